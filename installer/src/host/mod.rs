@@ -1,0 +1,3 @@
+//! What a host is, read in one round trip, and what preflight makes of it.
+
+pub mod facts;

@@ -1,0 +1,9 @@
+module hostspan.dev/lab/etcd
+
+go 1.26.0
+
+require go.etcd.io/etcd/server/v3 v3.6.16
+
+tool (
+	go.etcd.io/etcd/server/v3
+)

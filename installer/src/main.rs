@@ -1,0 +1,3 @@
+//! Exit codes and signals, nothing else.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Host tests, kill matrix, benches and stand-ins of Hostspan.
