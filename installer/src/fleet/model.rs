@@ -121,8 +121,10 @@ pub struct Uplink {
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct Network {
     /// Pod addresses of the whole cluster; each host gets a /24 (or /80) of it.
+    #[schemars(with = "String")]
     pub pods: IpNet,
     /// Service addresses.
+    #[schemars(with = "String")]
     pub services: IpNet,
     /// The pod network.
     pub cni: Cni,
