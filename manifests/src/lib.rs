@@ -3,3 +3,4 @@
 //! Non-goals: talking to anything; a template engine of its own.
 
 pub mod names;
+pub mod releases;

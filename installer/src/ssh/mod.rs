@@ -63,11 +63,7 @@ pub trait Remote: Send + Sync {
     ///
     /// # Errors
     /// [`RemoteError`] when the script could not be started or its end was not seen.
-    fn run<'a>(
-        &'a self,
-        request: Request<'a>,
-        on_line: OnLine<'a>,
-    ) -> BoxFuture<'a, Result<Finished, RemoteError>>;
+    fn run<'a>(&'a self, request: Request<'a>, on_line: OnLine<'a>) -> BoxFuture<'a, Result<Finished, RemoteError>>;
 
     /// Uploads a file. Skipped, with `false`, when `to` is there already with that digest.
     /// `on_bytes` is told the bytes sent so far.
