@@ -11,6 +11,7 @@
 //! Non-goals: an agent on the hosts, a state file on the admin's machine, several control planes (for now).
 
 pub mod artifacts;
+pub mod cli;
 pub mod engine;
 pub mod exit;
 pub mod fleet;

@@ -1,3 +1,52 @@
 //! Exit codes and signals, nothing else.
 
-fn main() {}
+use std::panic::AssertUnwindSafe;
+use std::process::ExitCode;
+
+use hostspan::cli;
+use hostspan::exit::Exit;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+fn main() -> ExitCode {
+    // First of all: with two providers in the tree rustls would otherwise refuse to choose. An error means that one is
+    // installed already, which is as good.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let exit = match cli::parse(std::env::args_os()) {
+        // A panic is our bug, and its exit code must not be Rust's own 101. Its text has been printed by then.
+        Ok(cli) => std::panic::catch_unwind(AssertUnwindSafe(|| run(cli))).unwrap_or(Exit::Bug),
+        Err(exit) => exit,
+    };
+    ExitCode::from(exit.code())
+}
+
+fn run(cli: cli::Cli) -> Exit {
+    let Ok(runtime) = tokio::runtime::Runtime::new() else { return Exit::Bug };
+    let stop = CancellationToken::new();
+    let exit = runtime.block_on(async {
+        tokio::spawn(watch(stop.clone()));
+        cli::run(cli, stop).await
+    });
+    // Not waiting for threads that still read a terminal on which nobody will type.
+    runtime.shutdown_background();
+    exit
+}
+
+/// The first Ctrl-C or SIGTERM asks for a stop after the running step; the second one ends the process. Hosts stand that:
+/// what was begun there ends in its own unit, and the next run goes on from what it sees.
+async fn watch(stop: CancellationToken) {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return;
+    };
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        if stop.is_cancelled() {
+            std::process::exit(i32::from(Exit::Interrupted.code()));
+        }
+        stop.cancel();
+    }
+}
