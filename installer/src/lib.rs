@@ -12,6 +12,7 @@
 
 pub mod artifacts;
 pub mod cli;
+pub mod cluster;
 pub mod engine;
 pub mod exit;
 pub mod fleet;
