@@ -23,5 +23,17 @@ pub const CACHE_DIR: &str = "/var/lib/hostspan/cache";
 pub const PENDING_DIR: &str = "/var/lib/hostspan/pending";
 /// State that does not outlive a boot: the lock, scripts and results of long steps.
 pub const RUN_DIR: &str = "/run/hostspan";
+/// containerd, its shim, ctr and runc; not in PATH, so that no other runtime on the host finds them.
+pub const CONTAINERD_BIN_DIR: &str = "/usr/local/lib/hostspan";
+/// containerd's configuration.
+pub const CONTAINERD_CONFIG_DIR: &str = "/etc/hostspan/containerd";
+/// containerd's images and containers.
+pub const CONTAINERD_ROOT: &str = "/var/lib/hostspan/containerd";
+/// containerd's state of this boot.
+pub const CONTAINERD_STATE: &str = "/run/hostspan-containerd";
+/// containerd's socket.
+pub const CONTAINERD_SOCKET: &str = "/run/hostspan-containerd/containerd.sock";
+/// containerd's unit.
+pub const CONTAINERD_UNIT: &str = "hostspan-containerd.service";
 /// Prefix of transient systemd units.
 pub const UNIT_PREFIX: &str = "hostspan-";
