@@ -8,6 +8,28 @@
 //!
 //! Non-goals: knowing what Kubernetes is, ordering phases (`cluster` does), talking SSH (`ssh` does).
 
+mod cancel;
+mod change;
+mod decide;
+mod error;
+mod fanout;
+mod fstab;
+mod lock;
+mod observed;
+mod probe;
+mod quote;
+mod redact;
+mod run;
+mod stream;
+mod wanted;
+
+pub use cancel::{Cancel, Canceller, Stop};
+pub use decide::decide;
+pub use error::{EngineError, HostPanic, StepFailure};
+pub use fanout::each;
+pub use observed::Observed;
+pub use run::{Fetch, HostRun, PhaseOutcome, observe};
+
 use hostspan_playbooks::model::Step;
 use serde::Serialize;
 
