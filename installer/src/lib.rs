@@ -17,6 +17,7 @@ pub mod engine;
 pub mod exit;
 pub mod fleet;
 pub mod host;
+pub mod lab;
 pub mod progress;
 pub mod secret;
 pub mod ssh;

@@ -19,7 +19,7 @@ const LARGEST: u64 = 2 << 30;
 const RETRIES: u32 = 4;
 
 /// A client with the proxy of the fleet file, or the environment's.
-pub(super) fn client(proxy: Option<&str>) -> Result<Client, ArtifactError> {
+pub(crate) fn client(proxy: Option<&str>) -> Result<Client, ArtifactError> {
     let mut builder = Client::builder()
         .user_agent(concat!("hostspan/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(Duration::from_secs(15))

@@ -22,9 +22,10 @@ use serde::{Deserialize, Serialize};
 use crate::fleet::model::{ArtifactSource, Fleet};
 use crate::progress::Events;
 
+pub(crate) use download::client as http_client;
 pub use error::ArtifactError;
 pub use index::{FolderFile, FolderIndex, INDEX_FILE};
-pub(crate) use verified::Known;
+pub(crate) use verified::{Known, hex, lock};
 
 /// Prefix of the names of image archives: `image:registry.k8s.io/pause:3.10.2`.
 pub const IMAGE_PREFIX: &str = "image:";

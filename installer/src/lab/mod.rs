@@ -1,0 +1,4 @@
+//! Throwaway hosts on this machine, and the components they need.
+
+pub mod components;
+mod images;
