@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hostspan_manifests::names::ETC_DIR;
+use hostspan_manifests::names::{ETC_DIR, RECEIPTS_DIR};
 
 use super::facts::Facts;
 use super::parse::{self, ParseError, RoundTrip};
@@ -11,7 +11,7 @@ use crate::ssh::{Remote, RemoteError, Request};
 /// The script, without the settings that [`script`] puts before it.
 const FACTS: &str = include_str!("facts.sh");
 /// It takes well under a second; a host that swaps itself to death may take longer.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Why there are no facts of a host.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum FactsError {
 
 /// The script that [`gather`] runs.
 pub fn script() -> String {
-    format!("etc_dir={ETC_DIR}\n{FACTS}")
+    format!("etc_dir={ETC_DIR}\nreceipts_dir={RECEIPTS_DIR}\n{FACTS}")
 }
 
 /// Reads a host's facts.

@@ -51,7 +51,6 @@ pub fn parse(answer: &str, trip: RoundTrip) -> Result<Facts, ParseError> {
         .map(|name| name.rsplit_once('_').map_or(name.as_str(), |(name, _revision)| name).to_owned())
         .collect();
     snaps.dedup();
-    let hostspan = raw.own_state();
     let units = raw.values("unit");
     Ok(Facts {
         hostname: raw.text("/proc/sys/kernel/hostname"),
@@ -112,10 +111,10 @@ pub fn parse(answer: &str, trip: RoundTrip) -> Result<Facts, ParseError> {
         running_guests,
         stopped_guests,
         snaps,
-        existing: raw.existing(&hostspan),
+        existing: raw.existing(),
         modules: raw.values("module"),
         active_units: units,
-        hostspan,
+        hostspan: raw.own_state(),
         unreadable: raw.unreadable(),
     }
     .with_network_owner())
@@ -296,7 +295,7 @@ impl<'a> Raw<'a> {
         let kind = match &link.linkinfo.info_kind {
             _ if wireless => "wlan",
             Some(kind) => kind.as_str(),
-            None if link.link_type == "loopback" => "loopback",
+            None if link.medium == "loopback" => "loopback",
             None => "ether",
         };
         let speed = self.text(&format!("/sys/class/net/{}/speed", link.ifname));
@@ -347,7 +346,7 @@ impl<'a> Raw<'a> {
         }
     }
 
-    fn existing(&self, own: &OwnState) -> Existing {
+    fn existing(&self) -> Existing {
         let server = |line: &'a str| line.trim().strip_prefix("server:");
         let distributions = self.records.get("distribution").into_iter().flatten();
         let mut names: Vec<String> = self.values("distribution");
@@ -362,10 +361,7 @@ impl<'a> Raw<'a> {
             distributions: names,
             distribution_files: distributions.filter_map(|values| values.get(1)).map(|&file| file.to_owned()).collect(),
             // Ours is in /usr/local/bin, on a host that says it is ours.
-            foreign_containerd: self
-                .values("containerd")
-                .into_iter()
-                .find(|path| own.fleet.is_none() || path != "/usr/local/bin/containerd"),
+            foreign_containerd: self.values("containerd").into_iter().next(),
             docker: self.has("docker"),
             libvirt_apparmor: self.has("apparmor-libvirtd"),
         }
@@ -414,7 +410,8 @@ struct Link {
     ifname: String,
     flags: Vec<String>,
     mtu: u32,
-    link_type: String,
+    #[serde(rename = "link_type")]
+    medium: String,
     address: String,
     master: Option<String>,
     linkinfo: LinkInfo,

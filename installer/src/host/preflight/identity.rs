@@ -139,11 +139,10 @@ fn clocks(hosts: &[Pair<'_>]) -> Vec<Finding> {
     let error = early.clock_error_ms.saturating_add(late.clock_error_ms);
     // What slow round trips may have added is not held against the hosts.
     let spread = late.clock_offset_ms.abs_diff(early.clock_offset_ms).saturating_sub(error);
-    let severity = match spread {
-        ..SPREAD_WARNS_MS => return Vec::new(),
-        ..=SPREAD_BLOCKS_MS => Severity::Warn,
-        _ => Severity::Block,
-    };
+    if spread < SPREAD_WARNS_MS {
+        return Vec::new();
+    }
+    let severity = if spread > SPREAD_BLOCKS_MS { Severity::Block } else { Severity::Warn };
     let seconds = |ms: u64| format!("{}.{}", ms / 1000, ms % 1000 / 100);
     let title = format!("{} is {} s ahead of {}", ahead.name, seconds(spread), behind.name);
     vec![

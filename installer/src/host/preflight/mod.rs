@@ -7,7 +7,7 @@
 //! Severities follow OpenShift's assisted installer, which tells blocking from non-blocking validations. What can work in
 //! some fleets although it usually does not is acknowledgeable: the admin names the finding in `spec.acknowledge`.
 
-mod existing;
+pub mod existing;
 mod finding;
 mod identity;
 mod name;
@@ -21,11 +21,11 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-pub use existing::{Standing, judge};
 pub use finding::{Finding, Severity, worst};
 pub use name::{NameError, node_name};
 pub use resolv::kubelet_resolv_conf;
 
+use self::existing::{Standing, judge};
 use super::facts::Facts;
 use crate::fleet::model::{Fleet, Host, Role};
 

@@ -1,7 +1,8 @@
 //! Checks of what runs on a host already.
 
+use super::existing::Standing;
 use super::finding::Finding;
-use super::{Standing, Subject, ports};
+use super::{Subject, ports};
 
 pub(super) fn check(subject: &Subject<'_>, out: &mut Vec<Finding>) {
     out.extend(existing(subject));

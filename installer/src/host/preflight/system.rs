@@ -1,7 +1,8 @@
 //! Checks of a host itself: system, kernel, hardware.
 
+use super::Subject;
+use super::existing::Standing;
 use super::finding::{Finding, Severity};
-use super::{Standing, Subject};
 use crate::host::facts::Facts;
 
 const MIB: u64 = 1024 * 1024;
@@ -9,6 +10,7 @@ const GIB: u64 = 1024 * MIB;
 /// What prepare sets: pods and guests each take inotify instances, and the kernel's default of 128 is soon gone.
 const INOTIFY_INSTANCES: u64 = 8192;
 const INOTIFY_WATCHES: u64 = 1_048_576;
+const TIME_DAEMONS: [&str; 3] = ["systemd-timesyncd.service", "chrony.service", "ntpsec.service"];
 
 pub(super) fn check(subject: &Subject<'_>, out: &mut Vec<Finding>) {
     out.extend(unreadable(subject));
@@ -240,7 +242,8 @@ fn hypervisor_hint(vendor: &str, product: &str) -> Option<&'static str> {
 fn swap(subject: &Subject<'_>) -> Option<Finding> {
     let facts = subject.facts;
     let listed = swap_entries(&facts.fstab);
-    if facts.swaps.is_empty() && listed.is_empty() {
+    let kept = subject.fleet.spec.kubernetes.kubelet.get("failSwapOn") == Some(&serde_json::Value::Bool(false));
+    if kept || (facts.swaps.is_empty() && listed.is_empty()) {
         return None;
     }
     let seen = match (facts.swaps.as_slice(), listed.as_slice()) {
@@ -284,12 +287,20 @@ fn time(subject: &Subject<'_>) -> Option<Finding> {
     if facts.clock_synchronized || facts.platform.container.is_some() {
         return None;
     }
-    let finding = subject
-        .warn("time-sync", "the clock is not synchronised")
-        .detail("no time service says that it has the time; certificates and leases need clocks that agree")
-        .fix("apt-get install systemd-timesyncd; timedatectl set-ntp true")
-        .acknowledgeable();
-    Some(finding)
+    let running = TIME_DAEMONS.iter().find(|unit| facts.unit_active(unit));
+    Some(match running {
+        Some(unit) => subject
+            .warn("time-sync", "the clock is not synchronised")
+            .detail(format!(
+                "{unit} runs and does not have the time yet; certificates and leases need clocks that agree"
+            ))
+            .fix("see whether it reaches its servers: timedatectl timesync-status, or chronyc sources")
+            .acknowledgeable(),
+        None => subject
+            .fixable("time-sync", "nothing keeps the clock")
+            .detail("no time daemon runs; certificates and leases need clocks that agree")
+            .fix("apply installs systemd-timesyncd and switches it on"),
+    })
 }
 
 fn dpkg(subject: &Subject<'_>) -> Option<Finding> {
