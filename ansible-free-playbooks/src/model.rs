@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A playbook file.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -51,9 +52,12 @@ pub enum At {
     After(String),
 }
 
+/// The roles of hosts that a playbook may name.
+pub const ROLES: [&str; 2] = ["control-plane", "worker"];
+
 /// One step. All strings below may hold handlebars expressions over the host's variables; a name that does not exist is
-/// an error, never an empty string.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+/// an error, never an empty string. Ids, `afterChangeOf` and a file's `template` are taken as they are.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Step {
     /// Lower-case letters, digits and dashes; unique in its playbook.
@@ -73,6 +77,62 @@ pub struct Step {
     /// What is wanted.
     #[serde(flatten)]
     pub action: Action,
+}
+
+impl<'de> Deserialize<'de> for Step {
+    /// Not derived: serde's `flatten` buffers the action, and an error inside it would then have no line and column.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields, rename_all = "camelCase")]
+        struct Flat {
+            id: String,
+            title: String,
+            when: Option<String>,
+            takes: Option<u32>,
+            #[serde(default)]
+            after_change_of: Vec<String>,
+            file: Option<FileAction>,
+            directory: Option<DirectoryAction>,
+            package: Option<PackageAction>,
+            artifact: Option<ArtifactAction>,
+            unit: Option<UnitAction>,
+            sysctl: Option<SysctlAction>,
+            module: Option<ModuleAction>,
+            fstab: Option<FstabAction>,
+            command: Option<CommandAction>,
+        }
+
+        let flat = Flat::deserialize(deserializer)?;
+        let mut actions = [
+            flat.file.map(Action::File),
+            flat.directory.map(Action::Directory),
+            flat.package.map(Action::Package),
+            flat.artifact.map(Action::Artifact),
+            flat.unit.map(Action::Unit),
+            flat.sysctl.map(Action::Sysctl),
+            flat.module.map(Action::Module),
+            flat.fstab.map(Action::Fstab),
+            flat.command.map(Action::Command),
+        ]
+        .into_iter()
+        .flatten();
+        let (Some(action), None) = (actions.next(), actions.next()) else {
+            return Err(D::Error::custom(format!(
+                "step `{}` has to have exactly one of file, directory, package, artifact, unit, sysctl, module, fstab, \
+                 command",
+                flat.id
+            )));
+        };
+        drop(actions);
+        Ok(Self {
+            id: flat.id,
+            title: flat.title,
+            when: flat.when,
+            takes: flat.takes,
+            after_change_of: flat.after_change_of,
+            action,
+        })
+    }
 }
 
 /// The kinds of steps.
