@@ -178,7 +178,7 @@ impl Checker {
 
     fn artifact(&mut self, at: &str, artifact: &ArtifactAction) {
         self.text(&format!("{at}.name"), &artifact.name);
-        if artifact.import_image == !artifact.install.is_empty() {
+        if artifact.import_image != artifact.install.is_empty() {
             self.add(at, "exactly one of `install` and `importImage: true` is wanted");
         }
         for (index, file) in artifact.install.iter().enumerate() {

@@ -8,10 +8,28 @@ macro_rules! embed {
 
 /// Files of `playbooks/`.
 const PLAYBOOKS: &[(&str, &str)] = embed!("playbooks":
+    "control-plane.yaml",
+    "node.yaml",
+    "pod-network.yaml",
+    "prepare.yaml",
+    "ready.yaml",
+    "runtime.yaml",
+    "workers.yaml",
 );
 
 /// Files of `files/`.
 const TEMPLATES: &[(&str, &str)] = embed!("files":
+    "10-hostspan.conflist.hbs",
+    "containerd.service.hbs",
+    "containerd.toml.hbs",
+    "hostspan-masquerade.service.hbs",
+    "hostspan-pod-routes.service.hbs",
+    "kubelet-kubeadm.conf.hbs",
+    "kubelet.service.hbs",
+    "masquerade.nft.hbs",
+    "networkd-pod-routes.conf.hbs",
+    "pod-networks.hbs",
+    "pod-routes.hbs",
 );
 
 /// File names and texts of the shipped playbooks.
