@@ -15,7 +15,7 @@ pub const API_PORT: u16 = 6443;
 /// What a configuration cannot be serialised for. None is known; it is an error and not a panic all the same.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("kubeadm's configuration cannot be written as YAML: {0}")]
-pub struct YamlError(String);
+pub struct YamlError(pub(super) String);
 
 /// What joining hosts need to know of a control plane that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,11 +26,6 @@ pub struct Join {
     pub ca_hash: String,
 }
 
-/// The node's name: Kubernetes takes only lower-case ones.
-pub fn node_name(host: &Host) -> String {
-    host.name.to_lowercase()
-}
-
 /// `192.0.2.11:6443`, `[2001:db8::20]:6443`.
 pub fn endpoint(control_plane: &Host) -> String {
     std::net::SocketAddr::new(control_plane.address, API_PORT).to_string()
@@ -39,7 +34,7 @@ pub fn endpoint(control_plane: &Host) -> String {
 /// The file for `kubeadm init`.
 ///
 /// `cri_socket` is the path of containerd's socket.
-pub fn init(fleet: &Fleet, host: &Host, images: &Images, cri_socket: &str) -> Result<String, YamlError> {
+pub fn init(fleet: &Fleet, host: &Host, node: &str, images: &Images, cri_socket: &str) -> Result<String, YamlError> {
     let spec = &fleet.spec;
     let init = json!({
         "apiVersion": "kubeadm.k8s.io/v1beta4",
@@ -47,7 +42,7 @@ pub fn init(fleet: &Fleet, host: &Host, images: &Images, cri_socket: &str) -> Re
         // kubeadm makes one token whatever is asked for; this one has gone before anybody can use it.
         "bootstrapTokens": [{"ttl": "1m0s"}],
         "localAPIEndpoint": {"advertiseAddress": host.address, "bindPort": API_PORT},
-        "nodeRegistration": registration(fleet, host, cri_socket),
+        "nodeRegistration": registration(fleet, host, node, cri_socket),
     });
     let cluster = json!({
         "apiVersion": "kubeadm.k8s.io/v1beta4",
@@ -59,7 +54,7 @@ pub fn init(fleet: &Fleet, host: &Host, images: &Images, cri_socket: &str) -> Re
             "podSubnet": spec.network.pods.to_string(),
             "serviceSubnet": spec.network.services.to_string(),
         },
-        "apiServer": {"certSANs": certificate_names(fleet, host)},
+        "apiServer": {"certSANs": certificate_names(fleet, host, node)},
         // hostspan gives each host its part of the pod network, and keeps it when a node leaves and comes back.
         "controllerManager": {"extraArgs": [{"name": "allocate-node-cidrs", "value": "false"}]},
         "etcd": {"local": {"imageTag": tag(&images.etcd)}},
@@ -80,6 +75,7 @@ pub fn join(
     fleet: &Fleet,
     control_plane: &Host,
     host: &Host,
+    node: &str,
     join: &Join,
     cri_socket: &str,
 ) -> Result<Secret, YamlError> {
@@ -91,7 +87,7 @@ pub fn join(
             "token": join.token.expose(),
             "caCertHashes": [join.ca_hash],
         }},
-        "nodeRegistration": registration(fleet, host, cri_socket),
+        "nodeRegistration": registration(fleet, host, node, cri_socket),
     });
     yaml(&configuration).map(Secret::new)
 }
@@ -120,9 +116,9 @@ fn merge<'a>(into: &mut Map<String, Value>, from: impl Iterator<Item = (&'a Stri
     }
 }
 
-fn registration(fleet: &Fleet, host: &Host, cri_socket: &str) -> Value {
+fn registration(fleet: &Fleet, host: &Host, node: &str, cri_socket: &str) -> Value {
     let mut registration = json!({
-        "name": node_name(host),
+        "name": node,
         "criSocket": format!("unix://{cri_socket}"),
         "imagePullPolicy": "IfNotPresent",
         // Without it kubelet takes the default route's interface, which need not be the one that the fleet file names.
@@ -139,8 +135,8 @@ fn registration(fleet: &Fleet, host: &Host, cri_socket: &str) -> Value {
 }
 
 /// Names by which the API server may be called, besides those that kubeadm adds itself.
-fn certificate_names(fleet: &Fleet, host: &Host) -> Vec<String> {
-    let own = [host.address.to_string(), node_name(host)];
+fn certificate_names(fleet: &Fleet, host: &Host, node: &str) -> Vec<String> {
+    let own = [host.address.to_string(), node.to_owned()];
     let loopback = match host.address {
         IpAddr::V4(_) => "127.0.0.1",
         IpAddr::V6(_) => "::1",
@@ -180,7 +176,7 @@ mod tests {
 
     fn init_of(fleet: &Fleet) -> Vec<Value> {
         let images = Images::of("1.36.3").unwrap();
-        documents(&init(fleet, &fleet.spec.hosts[0], &images, "/run/containerd/containerd.sock").unwrap())
+        documents(&init(fleet, &fleet.spec.hosts[0], "phost01", &images, "/run/containerd/containerd.sock").unwrap())
     }
 
     #[test]
@@ -215,15 +211,14 @@ mod tests {
 
     #[test]
     fn strings_that_look_like_something_else_stay_strings() {
-        let mut fleet = fleet("192.0.2.20", &["worker"], json!({"certSans": ["10", "on", "1e3", "0x1f", "null", "~"]}));
-        fleet.spec.hosts[0].name = "10".into();
-        let documents = init_of(&fleet);
+        let fleet = fleet("192.0.2.20", &["worker"], json!({"certSans": ["10", "on", "1e3", "0x1f", "null", "~"]}));
+        let images = Images::of("1.36.3").unwrap();
+        let text = init(&fleet, &fleet.spec.hosts[0], "10", &images, "/run/x.sock").unwrap();
+        let documents = documents(&text);
         assert_eq!(documents[0]["nodeRegistration"]["name"], json!("10"));
         let names = documents[1]["apiServer"]["certSANs"].as_array().unwrap();
         assert!(names.iter().all(Value::is_string), "{names:?}");
         // Kubernetes' own parser still reads YAML 1.1, where a bare `on` is a boolean.
-        let images = Images::of("1.36.3").unwrap();
-        let text = init(&fleet, &fleet.spec.hosts[0], &images, "/run/x.sock").unwrap();
         for word in ["10", "on", "1e3", "0x1f", "null", "~"] {
             assert!(
                 text.contains(&format!("- \"{word}\"\n")) || text.contains(&format!("- '{word}'\n")),
@@ -243,7 +238,7 @@ mod tests {
         });
         let (control_plane, host) = (&fleet.spec.hosts[0], &fleet.spec.hosts[1]);
         let token = Join { token: Secret::new("abcdef.0123456789abcdef"), ca_hash: "sha256:aa".into() };
-        let text = join(&fleet, control_plane, host, &token, "/run/containerd/containerd.sock").unwrap();
+        let text = join(&fleet, control_plane, host, "b", &token, "/run/containerd/containerd.sock").unwrap();
         assert_eq!(format!("{text:?}"), "[redacted]");
         let value = &documents(text.expose())[0];
         assert_eq!(

@@ -136,6 +136,8 @@ pub struct Interface {
     pub speed_mbps: Option<u32>,
     /// Who configures it.
     pub owner: NetworkOwner,
+    /// systemd-networkd's .network file of it.
+    pub network_file: Option<String>,
 }
 
 /// An address on an interface.

@@ -309,20 +309,24 @@ impl<'a> Raw<'a> {
             // -1 without a link.
             speed_mbps: speed.parse().ok().filter(|speed| *speed > 0),
             owner: self.owner(link),
+            network_file: Some(self.setting(&networkd_state(link), "NETWORK_FILE").to_owned())
+                .filter(|file| !file.is_empty()),
         }
     }
 
+    /// A line `KEY=value` of one of the small files.
+    fn setting(&self, path: &str, key: &str) -> &'a str {
+        self.lines(path).find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default()
+    }
+
     fn owner(&self, link: &Link) -> NetworkOwner {
-        let setting = |path: &str, key: &str| {
-            self.lines(path).find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default()
-        };
         let device = format!("/run/NetworkManager/devices/{}", link.ifindex);
-        if setting(&device, "managed") == "true" && !setting(&device, "connection-uuid").is_empty() {
+        if self.setting(&device, "managed") == "true" && !self.setting(&device, "connection-uuid").is_empty() {
             return NetworkOwner::NetworkManager;
         }
-        let state = format!("/run/systemd/netif/links/{}", link.ifindex);
-        let file = setting(&state, "NETWORK_FILE");
-        if !file.is_empty() && setting(&state, "ADMIN_STATE") != "unmanaged" {
+        let state = networkd_state(link);
+        let file = self.setting(&state, "NETWORK_FILE");
+        if !file.is_empty() && self.setting(&state, "ADMIN_STATE") != "unmanaged" {
             let netplan = file.rsplit('/').next().is_some_and(|name| name.starts_with("10-netplan-"));
             return if netplan { NetworkOwner::Netplan } else { NetworkOwner::Networkd };
         }
@@ -390,6 +394,11 @@ impl<'a> Raw<'a> {
         let files = files.into_iter().filter(|file| self.text(file).is_empty());
         tools.chain(files.map(|file| format!("{file} is empty or cannot be read"))).collect()
     }
+}
+
+/// Where systemd-networkd says what it makes of an interface.
+fn networkd_state(link: &Link) -> String {
+    format!("/run/systemd/netif/links/{}", link.ifindex)
 }
 
 /// `0-3,8` are five.
