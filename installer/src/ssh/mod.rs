@@ -1,9 +1,39 @@
 //! The only place that names russh. Everything else sees a host through [`Remote`].
+//!
+//! ```text
+//! fleet.yaml + ssh_config --> Target --Dialer::connect--> SshRemote: Remote
+//!                                         |                  |
+//!                  known_hosts, keys, agent, jump hosts      +-- exec (sudo, one script a channel)
+//!                                                            +-- upload (SFTP, else a shell's `cat`)
+//! ```
+//!
+//! Non-goals: passwords and certificates for logging in, forwarding of ports or agents, terminals, compression.
+
+mod auth;
+mod client;
+mod config;
+mod connect;
+mod exec;
+mod known_hosts;
+mod pattern;
+mod prompt;
+mod quote;
+mod session;
+mod target;
+mod trust;
+mod upload;
 
 use std::path::Path;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+
+pub use connect::Dialer;
+pub use known_hosts::{KnownHosts, Place, Verdict};
+pub use prompt::{NoPrompt, Prompt};
+pub use quote::quote;
+pub use session::SshRemote;
+pub use target::{Endpoint, Options, Target};
 
 /// A line that a remote script printed while it ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +125,16 @@ pub struct RemoteError {
     pub message: String,
     /// What to do next, where it is known: a command to run or a setting to change.
     pub help: Option<String>,
+}
+
+impl RemoteError {
+    fn new(host: &str, kind: RemoteErrorKind, message: impl Into<String>) -> Self {
+        Self { host: host.to_owned(), kind, message: message.into(), help: None }
+    }
+
+    fn with_help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
 }
 
 /// Kinds of [`RemoteError`].
