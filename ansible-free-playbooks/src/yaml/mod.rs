@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 
+pub use message::old_boolean;
 pub use places::Places;
 
 /// Files above this are refused: nothing that a person writes comes near it.
