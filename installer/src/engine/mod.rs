@@ -19,8 +19,13 @@ mod observed;
 mod probe;
 mod quote;
 mod redact;
+mod reset;
 mod run;
+#[cfg(test)]
+mod sandbox;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod wanted;
 
 pub use cancel::{Cancel, Canceller, Stop};
@@ -28,6 +33,7 @@ pub use decide::decide;
 pub use error::{EngineError, HostPanic, StepFailure};
 pub use fanout::each;
 pub use observed::Observed;
+pub use reset::{undo, undo_plan};
 pub use run::{Fetch, HostRun, PhaseOutcome, observe};
 
 use hostspan_playbooks::model::Step;

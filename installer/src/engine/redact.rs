@@ -29,6 +29,11 @@ impl Redactor {
         Self(secrets)
     }
 
+    /// Knows none.
+    pub fn none() -> Self {
+        Self(Vec::new())
+    }
+
     /// `line` without them.
     pub fn clean(&self, line: &str) -> String {
         let mut clean = line.to_owned();

@@ -35,6 +35,16 @@ struct Running {
     why: Option<String>,
 }
 
+impl Running {
+    /// Why it failed: what the script says, else the last line that it printed.
+    fn reason(&self, code: i32) -> String {
+        self.why.clone().unwrap_or_else(|| match self.tail.back() {
+            Some(last) => format!("{last} (status {code})"),
+            None => format!("it ended with status {code}"),
+        })
+    }
+}
+
 /// Follows the scripts of one phase on one host.
 pub(super) struct Reader<'a> {
     host: &'a str,
@@ -46,7 +56,7 @@ pub(super) struct Reader<'a> {
     steps: Vec<(String, String, u64)>,
     finished: BTreeSet<String>,
     running: Option<Running>,
-    failed: Option<(String, i32, Running)>,
+    failed: Vec<(i32, Running)>,
     stopped: Option<String>,
     locked: Option<LockedBy>,
     /// What came after the record `probe`.
@@ -66,7 +76,7 @@ impl<'a> Reader<'a> {
             steps: Vec::new(),
             finished: BTreeSet::new(),
             running: None,
-            failed: None,
+            failed: Vec::new(),
             stopped: None,
             locked: None,
             probed: None,
@@ -81,7 +91,8 @@ impl<'a> Reader<'a> {
             .iter()
             .map(|step| (step.id.clone(), step.step.title.clone(), super::run::expected_ms(step)))
             .collect();
-        (self.running, self.failed, self.stopped, self.locked, self.probed) = (None, None, None, None, None);
+        (self.running, self.stopped, self.locked, self.probed) = (None, None, None, None);
+        self.failed.clear();
         self.stray.clear();
     }
 
@@ -188,7 +199,7 @@ impl<'a> Reader<'a> {
             self.finished(id, StepEnd::Changed, took_ms(&running), None);
             self.finished.insert(id.into());
         } else {
-            self.failed = Some((id.into(), code, running));
+            self.failed.push((code, running));
         }
     }
 
@@ -224,10 +235,8 @@ impl<'a> Reader<'a> {
 
     /// How a script that ran to its end fared.
     pub fn ended(&mut self, finished: &Finished) -> Result<Ended, EngineError> {
-        if let Some((id, code, running)) = self.failed.take() {
-            let why = running.why.clone().unwrap_or_else(|| {
-                running.tail.back().map_or_else(|| format!("status {code}"), |last| format!("{last} (status {code})"))
-            });
+        if let Some((code, running)) = self.failed.pop() {
+            let (id, why) = (running.id.clone(), running.reason(code));
             let title = self.title(&id);
             self.running = Some(running);
             return Err(self.failure(&id, &title, why));
@@ -244,6 +253,23 @@ impl<'a> Reader<'a> {
                 output: self.stray.make_contiguous().join("\n"),
             }),
         }
+    }
+
+    /// What failed so far, one sentence each; for a script that goes on after a failure. Tells of each one once.
+    pub fn failures(&mut self) -> Vec<String> {
+        let failed = std::mem::take(&mut self.failed);
+        let mut sentences = Vec::new();
+        for (code, running) in failed {
+            let why = running.reason(code);
+            sentences.push(format!("{}: {why}", running.id));
+            self.finished(&running.id, StepEnd::Failed, took_ms(&running), Some(why));
+        }
+        sentences
+    }
+
+    /// How many steps ended well so far.
+    pub fn succeeded(&self) -> usize {
+        self.finished.len()
     }
 
     fn title(&self, id: &str) -> String {
