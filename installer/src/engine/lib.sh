@@ -72,10 +72,14 @@ take_lock() {
   exec 8>&-
   exec 9>>"$RUN/running"
   if ! flock -n 9; then
-    # An earlier script, whose caller is gone, is still at a step. It ends after that step.
+    # An earlier script, whose caller is gone, is still at a step. It ends after that step; what this script was made from
+    # is out of date by then.
     : >"$RUN/stop"
     rec "waiting"
-    flock -w 3600 9 || fail "an earlier run's step has been running for more than an hour"
+    flock -w 3600 9
+    rm -f "$RUN/stop"
+    rec "again"
+    exit 75
   fi
   rm -f "$RUN/stop"
 }
@@ -87,10 +91,14 @@ mine() {
 # A script that is still at its step, after its caller went away, keeps what it needs.
 release_lock() {
   mine || return 0
+  rm -f "$RUN/lock"
   exec 9>>"$RUN/running"
   flock -n 9 || return 0
   rm -rf "$CACHE" "$W"
-  rm -f "$RUN/lock" "$RUN/stop"
+  rm -f "$RUN/stop"
+  for d in "$RUN"/long/*; do
+    if [ -e "$d/rc" ]; then rm -rf "$d"; fi
+  done
 }
 
 # --- the journal --------------------------------------------------------------------------------------------------------
@@ -429,7 +437,9 @@ follow() { # TIMEOUT FOLDER UNIT
       done
     done
   ) &
-  tail -n +1 -s 0.1 --pid=$! -f "$2/out"
+  tail -n +1 -s 0.1 --pid=$! -f "$2/out" || :
+  # Where nobody listens any more, tail ends before the command does. Whoever comes next follows it.
+  if [ ! -e "$2/rc" ] && systemctl -q is-active "$3"; then fail "nobody waits for it any more"; fi
   rc=$(cat "$2/rc" 2>/dev/null || echo none)
   rm -rf "$2"
   [ "$rc" != none ] || fail "it was stopped from outside, or did not end within $1 s"

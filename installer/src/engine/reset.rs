@@ -91,7 +91,17 @@ pub async fn undo(remote: &dyn Remote, events: &Events, cancel: &Cancel) -> Resu
     let redactor = Redactor::none();
     let mut reader = Reader::new(remote.host(), PHASE, events, &redactor);
     let script = |run: &change::Run<'_>| format!("{}{RESET}", change::prologue(run));
-    let outcome = run.hold(run.under_lock(UNDO_TIMEOUT, &mut reader, &[], script)).await;
+    let outcome = run
+        .hold(async {
+            loop {
+                match run.under_lock(UNDO_TIMEOUT, &mut reader, &[], script).await {
+                    // Each round waited for the end of an earlier script, of which there are only so many.
+                    Ok(Ended::Again) => {}
+                    ended => break ended,
+                }
+            }
+        })
+        .await;
     let (mut failures, restored) = (reader.failures(), reader.succeeded());
     if let Err(EngineError::Step(failure)) = &outcome {
         failures.insert(0, format!("{}: {}", failure.step, failure.why));
@@ -99,7 +109,7 @@ pub async fn undo(remote: &dyn Remote, events: &Events, cancel: &Cancel) -> Resu
     let host = remote.host().to_owned();
     match outcome {
         _ if !failures.is_empty() => Err(EngineError::Undo { host, failures }),
-        Ok(Ended::Done(_)) => Ok(restored),
+        Ok(Ended::Done(_) | Ended::Again) => Ok(restored),
         Ok(Ended::Stopped(entry)) => Err(EngineError::Interrupted { host, place: format!("before restoring {entry}") }),
         Err(error) => Err(error),
     }

@@ -27,6 +27,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_mins(2);
 const SHORT: Duration = Duration::from_secs(30);
 /// How often a run says that it is alive; its lock counts as abandoned after 60 s of silence.
 const BEAT: Duration = Duration::from_secs(20);
+/// How often the host is looked at again in one phase before something else must be wrong.
+const ROUNDS: usize = 12;
 /// Waits before each new connection after a lost link.
 const RECONNECT_AFTER: [Duration; 6] = [
     Duration::from_millis(200),
@@ -145,49 +147,48 @@ impl<'a> HostRun<'a> {
         let redactor = Redactor::new(phase);
         let mut reader = Reader::new(self.remote.host(), &phase.phase, self.events, &redactor);
         let mut seen = std::borrow::Cow::Borrowed(seen);
-        let mut losses = 0;
+        let (mut losses, mut rounds) = (0, 0);
         while !steps.is_empty() {
-            let error = match self.attempt(phase, &steps, &seen, &mut reader).await {
-                Ok(()) => break,
-                Err(error) => error,
-            };
-            match error {
-                EngineError::Remote(lost) if can_continue(&lost) && losses < RECONNECT_AFTER.len() => {
-                    self.reconnect(&lost, &mut losses).await?;
-                    let now = observe(self.remote, std::slice::from_ref(phase)).await?;
-                    steps = change::changing(phase, &decide::decide(phase, &now));
-                    reader.settle(&steps);
-                    seen = std::borrow::Cow::Owned(now);
+            rounds += 1;
+            match self.attempt(phase, &steps, &seen, &mut reader).await {
+                Ok(Ended::Done(text)) => {
+                    self.second_look(phase, &steps, &text, &mut reader)
+                        .inspect_err(|error| reader.give_up(&steps, error))?;
+                    break;
                 }
-                error => {
+                Ok(Ended::Stopped(step)) => return Err(self.interrupted(format!("before the step {step}"))),
+                Ok(Ended::Again) if rounds < ROUNDS => {}
+                Ok(Ended::Again) => return Err(EngineError::LockLost { host: self.host() }),
+                Err(EngineError::Remote(lost)) if can_continue(&lost) && losses < RECONNECT_AFTER.len() => {
+                    self.reconnect(&lost, &mut losses).await?;
+                }
+                Err(error) => {
                     reader.give_up(&steps, &error);
                     return Err(error);
                 }
             }
+            let now = observe(self.remote, std::slice::from_ref(phase)).await?;
+            steps = change::changing(phase, &decide::decide(phase, &now));
+            reader.settle(&steps);
+            seen = std::borrow::Cow::Owned(now);
         }
         Ok(PhaseOutcome { changed: planned.len() })
     }
 
-    /// One change script, from uploads to the second look.
+    /// One change script, with the uploads before it.
     async fn attempt(
         &self,
         phase: &PhaseSteps,
         steps: &[&ReadyStep],
         seen: &Observed,
         reader: &mut Reader<'_>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<Ended, EngineError> {
         self.stop_before(steps)?;
         for step in steps {
             self.bring(step).await?;
         }
         self.stop_before(steps)?;
-        let ended = self
-            .under_lock(change::timeout(steps), reader, steps, |run| change::compile(run, phase, steps, seen))
-            .await?;
-        match ended {
-            Ended::Stopped(step) => Err(self.interrupted(format!("before the step {step}"))),
-            Ended::Done(text) => self.second_look(phase, steps, &text, reader),
-        }
+        self.under_lock(change::timeout(steps), reader, steps, |run| change::compile(run, phase, steps, seen)).await
     }
 
     /// Runs a script that takes the lock, once more where the lock's owner turns out to be dead.
@@ -205,6 +206,8 @@ impl<'a> HostRun<'a> {
             let text = script(&change::Run { mark: &mark, token, owner, dead: &dead });
             reader.start(mark, steps);
             let request = Request { script: &text, root: true, timeout };
+            // Said before it is true: a script that is killed in between leaves a lock that is to be released as well.
+            let held_before = self.held.swap(true, Ordering::Relaxed);
             let finished = {
                 let mut on_line = |line: crate::ssh::Line<'_>| reader.line(line);
                 let work = self.remote.run(request, &mut on_line);
@@ -218,21 +221,20 @@ impl<'a> HostRun<'a> {
                     reader.running().map_or("at once".into(), |step| format!("while the step {step} was running"));
                 return Err(self.interrupted(place));
             };
-            match reader.locked() {
-                None => self.held.store(true, Ordering::Relaxed),
-                Some(_) if self.held.load(Ordering::Relaxed) => {
+            if let Some(by) = reader.locked() {
+                self.held.store(false, Ordering::Relaxed);
+                if held_before {
                     return Err(EngineError::LockLost { host: self.host() });
                 }
-                Some(by) if lock::is_dead(&by.token) && by.token != dead => {
-                    if let Ok(mut dead) = self.dead.lock() {
-                        *dead = by.token;
-                    }
+                if lock::is_dead(&by.token)
+                    && by.token != dead
+                    && let Ok(mut dead) = self.dead.lock()
+                {
+                    *dead = by.token;
                     continue;
                 }
-                Some(by) => {
-                    let (owner, since_seconds) = (by.owner, by.since_seconds);
-                    return Err(EngineError::Locked { host: self.host(), owner, since_seconds });
-                }
+                let (owner, since_seconds) = (by.owner, by.since_seconds);
+                return Err(EngineError::Locked { host: self.host(), owner, since_seconds });
             }
             return reader.ended(&finished);
         }

@@ -18,6 +18,8 @@ pub(super) enum Ended {
     Done(String),
     /// It was asked to stop, before this step.
     Stopped(String),
+    /// It did nothing but wait for an earlier script's end: look at the host again.
+    Again,
 }
 
 /// Who holds a host's lock.
@@ -59,6 +61,7 @@ pub(super) struct Reader<'a> {
     failed: Vec<(i32, Running)>,
     stopped: Option<String>,
     locked: Option<LockedBy>,
+    again: bool,
     /// What came after the record `probe`.
     probed: Option<String>,
     /// Output outside of any step.
@@ -79,6 +82,7 @@ impl<'a> Reader<'a> {
             failed: Vec::new(),
             stopped: None,
             locked: None,
+            again: false,
             probed: None,
             stray: VecDeque::new(),
         }
@@ -92,6 +96,7 @@ impl<'a> Reader<'a> {
             .map(|step| (step.id.clone(), step.step.title.clone(), super::run::expected_ms(step)))
             .collect();
         (self.running, self.stopped, self.locked, self.probed) = (None, None, None, None);
+        self.again = false;
         self.failed.clear();
         self.stray.clear();
     }
@@ -164,6 +169,7 @@ impl<'a> Reader<'a> {
                 let (owner, age) = (next(), next());
                 self.warn(format!("took over the lock of {owner}, which has been silent for {age} s"));
             }
+            "again" => self.again = true,
             "waiting" => self.warn("an earlier run's step is still running here; waiting for its end".into()),
             "warning" => {
                 let message = next();
@@ -245,6 +251,7 @@ impl<'a> Reader<'a> {
             return Ok(Ended::Stopped(step));
         }
         match self.probed.take() {
+            None if self.again => Ok(Ended::Again),
             Some(text) if finished.code == 0 => Ok(Ended::Done(text)),
             _ => Err(EngineError::Script {
                 host: self.host.into(),

@@ -65,8 +65,8 @@ impl Sandbox {
         ] {
             sandbox.write(&format!("/usr/local/sbin/{name}"), text, 0o755);
         }
-        for name in ["units", "archive", "installed"] {
-            std::fs::create_dir_all(sandbox.path(&format!("/var/lib/fake/{name}"))).unwrap();
+        for name in ["/srv", "/var/lib/fake/units", "/var/lib/fake/archive", "/var/lib/fake/installed"] {
+            std::fs::create_dir_all(sandbox.path(name)).unwrap();
         }
         sandbox.write("/var/lib/fake/log", "", 0o644);
         Some(sandbox)

@@ -27,10 +27,10 @@ async fn files_are_installed_once_and_again_only_when_somebody_changed_them() {
         (artifact("cni", &tar, Format::TarGz), tar.clone()),
     ]);
     let mut phase = phase(
-        r#"
+        r"
   - {id: kubelet, title: Kubelet, artifact: {name: kubelet, install: [{to: /srv/bin/kubelet}]}}
   - {id: cni, title: CNI, artifact: {name: cni, install: [{from: bridge, to: /srv/cni/bridge}, {from: ./ptp, to: /srv/cni/ptp}]}}
-"#,
+",
     );
     for (step, (artifact, _)) in phase.steps.iter_mut().zip(&files.0) {
         step.artifact = Some(artifact.clone());
@@ -61,7 +61,7 @@ async fn files_are_installed_once_and_again_only_when_somebody_changed_them() {
     apply_with(&host, &phase, &events, &cancel, &files).await.unwrap();
     assert_eq!(host.read("/srv/cni/ptp"), "ptp");
     undo(&host, &events, &cancel).await.unwrap();
-    assert_eq!(host.sh("cat /srv/bin/kubelet; ls -d /srv/cni 2>/dev/null || true").await, "somebody else's");
+    assert_eq!(host.sh("cat /srv/bin/kubelet; ls -d /srv/cni 2>/dev/null || true").await, "somebody else's\n");
 }
 
 #[tokio::test]

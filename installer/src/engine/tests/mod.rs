@@ -25,7 +25,7 @@ impl Fetch for Files {
     }
 }
 
-const NO_FILES: Files = Files(Vec::new());
+static NO_FILES: Files = Files(Vec::new());
 
 /// A phase from the `steps:` of a playbook.
 fn phase(steps: &str) -> PhaseSteps {

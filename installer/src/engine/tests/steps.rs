@@ -54,7 +54,7 @@ async fn a_failing_step_says_why_and_the_rest_is_not_tried() {
   - {id: one, title: One, file: {path: /srv/one, content: "1"}}
   - id: two
     title: Two
-    command: {check: "false", run: "read -r p; echo the password is $p; printf 'no newline'; exit 7", input: hunter2-canary}
+    command: {check: "false", run: "p=$(cat); echo the password is $p; printf 'no newline'; exit 7", input: hunter2-canary}
   - {id: three, title: Three, file: {path: /srv/three, content: "3"}}
 "#,
     );
