@@ -37,7 +37,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn new(severity: Severity, id: impl Into<String>, title: impl Into<String>) -> Self {
+    pub(in crate::host) fn new(severity: Severity, id: impl Into<String>, title: impl Into<String>) -> Self {
         Self {
             id: id.into(),
             severity,
@@ -49,22 +49,22 @@ impl Finding {
         }
     }
 
-    pub(super) fn on(mut self, host: &str) -> Self {
+    pub(in crate::host) fn on(mut self, host: &str) -> Self {
         self.hosts.push(host.to_owned());
         self
     }
 
-    pub(super) fn detail(mut self, detail: impl Into<String>) -> Self {
+    pub(in crate::host) fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = detail.into();
         self
     }
 
-    pub(super) fn fix(mut self, fix: impl Into<String>) -> Self {
+    pub(in crate::host) fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = fix.into();
         self
     }
 
-    pub(super) fn acknowledgeable(mut self) -> Self {
+    pub(in crate::host) fn acknowledgeable(mut self) -> Self {
         self.acknowledgeable = true;
         self
     }
@@ -76,7 +76,7 @@ pub fn worst(findings: &[Finding]) -> Option<Severity> {
 }
 
 /// Turns what is acknowledged into notes, merges findings that differ only in their host, and puts the worst first.
-pub(super) fn settle(found: Vec<Finding>, acknowledged: &[String]) -> Vec<Finding> {
+pub(in crate::host) fn settle(found: Vec<Finding>, acknowledged: &[String]) -> Vec<Finding> {
     let mut settled: Vec<Finding> = Vec::with_capacity(found.len());
     for mut finding in found {
         if finding.acknowledgeable && acknowledged.contains(&finding.id) {

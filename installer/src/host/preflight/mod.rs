@@ -12,15 +12,16 @@ mod finding;
 mod identity;
 mod name;
 mod network;
-mod ports;
+pub(super) mod ports;
 mod resolv;
 mod software;
 mod system;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::collections::BTreeMap;
 
+pub(super) use finding::settle;
 pub use finding::{Finding, Severity, worst};
 pub use name::{NameError, node_name};
 pub use resolv::kubelet_resolv_conf;
@@ -76,5 +77,5 @@ pub fn preflight(fleet: &Fleet, facts: &BTreeMap<String, Facts>) -> Vec<Finding>
         network::check(&subject, &mut found);
         software::check(&subject, &mut found);
     }
-    finding::settle(found, &fleet.spec.acknowledge)
+    settle(found, &fleet.spec.acknowledge)
 }

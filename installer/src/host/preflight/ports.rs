@@ -20,3 +20,16 @@ pub fn needed(roles: &[Role]) -> Vec<u16> {
     }
     ports
 }
+
+/// Those of a host with the roles `to` that a host with the roles `from` connects to.
+pub fn between(from: &[Role], to: &[Role]) -> Vec<u16> {
+    let control_plane = |roles: &[Role]| roles.contains(&Role::ControlPlane);
+    let mut ports = vec![KUBELET];
+    if control_plane(to) {
+        ports.push(API_SERVER);
+        if control_plane(from) {
+            ports.extend(ETCD);
+        }
+    }
+    ports
+}
