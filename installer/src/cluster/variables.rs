@@ -16,8 +16,6 @@ use crate::host::preflight::{NameError, kubelet_resolv_conf, node_name};
 
 /// The kernel's number for whoever set a route: by it our routes are told from all others. Free in iproute2's list.
 const ROUTE_PROTOCOL: u8 = 72;
-/// Units that keep a host's clock.
-const TIME_DAEMONS: [&str; 3] = ["systemd-timesyncd.service", "chrony.service", "ntpsec.service"];
 /// In the place of a pod network where the fleet brings its own.
 const NO_NETWORK: &str = "none";
 
@@ -259,11 +257,9 @@ pub fn of(
         },
         network: network(fleet, host, facts)?,
         prepare: PrepareVars {
-            // A fleet that tells the kubelet to live with swap wants to keep it.
-            swap_off: kubernetes.kubelet.get("failSwapOn").and_then(Value::as_bool) != Some(false),
+            swap_off: !kubernetes.keeps_swap(),
             // A container has its host's clock.
-            time_daemon_missing: facts.platform.container.is_none()
-                && !TIME_DAEMONS.iter().any(|unit| facts.unit_active(unit)),
+            time_daemon_missing: facts.platform.container.is_none() && facts.time_daemon().is_none(),
         },
         ready: ReadyVars { wait: fleet.spec.network.cni == Cni::Routed },
         host: own,

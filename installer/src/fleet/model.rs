@@ -164,6 +164,13 @@ pub struct Kubernetes {
     pub cert_sans: Vec<String>,
 }
 
+impl Kubernetes {
+    /// Whether hosts keep their swap: a fleet that tells the kubelet to live with it wants that.
+    pub fn keeps_swap(&self) -> bool {
+        self.kubelet.get("failSwapOn") == Some(&serde_json::Value::Bool(false))
+    }
+}
+
 impl Default for Kubernetes {
     fn default() -> Self {
         Self {

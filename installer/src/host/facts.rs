@@ -255,6 +255,12 @@ impl Facts {
         self.hostspan.fleet.as_deref() == Some(fleet.metadata.name.as_str())
     }
 
+    /// The unit that keeps the clock, where one runs.
+    pub fn time_daemon(&self) -> Option<&'static str> {
+        let daemons = ["systemd-timesyncd.service", "chrony.service", "ntpsec.service"];
+        daemons.into_iter().find(|unit| self.unit_active(unit))
+    }
+
     /// Whether that systemd unit is active.
     pub fn unit_active(&self, unit: &str) -> bool {
         self.active_units.iter().any(|active| active == unit)

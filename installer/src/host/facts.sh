@@ -3,7 +3,7 @@
 # It is in the path of every run, so it forks as little as it can: one grep reads all small files at once (its lines are
 # `/path:text`), tests and globs are the shell's own. Whatever is not there is simply not printed; nothing here fails.
 # Other lines are records: a key, a tab, values with tabs between them. `ip` prints JSON and `ss` lines with LISTEN.
-# Set before this text: etc_dir and receipts_dir, our own folders on the host.
+# Set before this text: etc_dir, our own folder on the host.
 t='	'
 echo "begin${t}hostspan-facts"
 date "+clock${t}%s${t}%N"
@@ -120,12 +120,7 @@ for pair in k3s:/usr/local/bin/k3s k3s:/etc/rancher/k3s rke2:/usr/local/bin/rke2
   [ ! -e "${pair#*:}" ] || echo "distribution${t}${pair%%:*}${t}${pair#*:}"
 done
 for file in /usr/bin/containerd /usr/sbin/containerd /usr/local/bin/containerd; do
-  [ -x "$file" ] || continue
-  # Ours is on a receipt; until it is, it is at least younger than the mark that the first step makes.
-  if [ "$file" = /usr/local/bin/containerd ] && [ -e "$etc_dir/fleet" ]; then
-    [ "$file" -ot "$etc_dir/fleet" ] && ! grep -qs " $file\$" "$receipts_dir"/* || continue
-  fi
-  echo "containerd${t}$file"
+  [ ! -x "$file" ] || echo "containerd${t}$file"
 done
 [ ! -x /usr/bin/dockerd ] && [ ! -S /run/docker.sock ] || echo "docker${t}yes"
 echo "end${t}hostspan-facts"

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hostspan_manifests::names::{ETC_DIR, RECEIPTS_DIR};
+use hostspan_manifests::names::ETC_DIR;
 
 use super::facts::Facts;
 use super::parse::{self, ParseError, RoundTrip};
@@ -41,7 +41,7 @@ pub enum FactsError {
 
 /// The script that [`gather`] runs.
 pub fn script() -> String {
-    format!("etc_dir={ETC_DIR}\nreceipts_dir={RECEIPTS_DIR}\n{FACTS}")
+    format!("etc_dir={ETC_DIR}\n{FACTS}")
 }
 
 /// Reads a host's facts.

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use ipnet::{IpNet, Ipv4Net};
 
 use super::finding::{Finding, Severity};
-use super::name::node_name;
 use crate::fleet::model::{Fleet, Host};
 use crate::host::facts::Facts;
 
@@ -19,8 +18,7 @@ type Pair<'a> = (&'a Host, &'a Facts);
 pub(super) fn check(fleet: &Fleet, facts: &BTreeMap<String, Facts>) -> Vec<Finding> {
     let hosts: Vec<Pair<'_>> =
         fleet.spec.hosts.iter().filter_map(|host| Some((host, facts.get(&host.name)?))).collect();
-    let mut found = names(fleet);
-    found.extend(clones(&hosts));
+    let mut found = clones(&hosts);
     found.extend(addresses(&hosts));
     found.extend(clocks(&hosts));
     found.extend(differences(&hosts));
@@ -30,30 +28,6 @@ pub(super) fn check(fleet: &Fleet, facts: &BTreeMap<String, Facts>) -> Vec<Findi
 
 fn block(id: &str, title: impl Into<String>) -> Finding {
     Finding::new(Severity::Block, id, title)
-}
-
-/// Node names, which come from the fleet file alone.
-fn names(fleet: &Fleet) -> Vec<Finding> {
-    let mut found = Vec::new();
-    let mut nodes: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for host in &fleet.spec.hosts {
-        match node_name(&host.name) {
-            Ok(node) => nodes.entry(node).or_default().push(&host.name),
-            Err(error) => found.push(
-                block("host-name", format!("{:?} cannot be the name of a node", host.name))
-                    .on(&host.name)
-                    .detail(format!("Kubernetes refuses it: {error}"))
-                    .fix("give the host another `name` in the fleet file"),
-            ),
-        }
-    }
-    for (node, hosts) in nodes.into_iter().filter(|(_, hosts)| hosts.len() > 1) {
-        let finding = block("duplicate-node-name", format!("{} hosts would be the node {node}", hosts.len()))
-            .detail("node names are in lower case; the second host would take the first one's place in the cluster")
-            .fix("give each host its own `name` in the fleet file");
-        found.push(hosts.into_iter().fold(finding, Finding::on));
-    }
-    found
 }
 
 /// Groups hosts that share a value; hosts without one are left out.
@@ -111,12 +85,6 @@ fn clones(hosts: &[Pair<'_>]) -> Vec<Finding> {
 /// One host's node address must not be on another host too.
 fn addresses(hosts: &[Pair<'_>]) -> Vec<Finding> {
     let mut found = Vec::new();
-    for (address, hosts) in shared(hosts, |(host, _)| Some(host.address.to_string())) {
-        let finding = block("duplicate-address", format!("{} hosts have the address {address}", hosts.len()))
-            .detail("the fleet file names it more than once")
-            .fix("give each host its own `address` in the fleet file");
-        found.push(hosts.into_iter().fold(finding, Finding::on));
-    }
     for (host, _) in hosts {
         for (other, facts) in hosts.iter().filter(|(other, _)| other.address != host.address) {
             let Some(held) = facts.addresses.iter().find(|held| held.address.addr() == host.address) else { continue };

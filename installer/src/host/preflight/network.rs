@@ -1,8 +1,10 @@
 //! Checks of a host's network: its address, its uplink, what filters, who answers DNS.
 
+use std::net::IpAddr;
+
 use super::finding::Finding;
 use super::{Subject, kubelet_resolv_conf, ports};
-use crate::host::facts::{Interface, NetworkOwner};
+use crate::host::facts::{Address, Interface, NetworkOwner};
 
 /// Below this, live migration and image pulls take hours.
 const GOOD_SPEED_MBPS: u32 = 1000;
@@ -18,22 +20,11 @@ pub(super) fn check(subject: &Subject<'_>, out: &mut Vec<Finding>) {
 
 fn address(subject: &Subject<'_>) -> Option<Finding> {
     let (address, facts) = (subject.host.address, subject.facts);
-    let unusable = match address {
-        std::net::IpAddr::V4(v4) => v4.is_link_local(),
-        std::net::IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    };
-    if unusable || address.is_loopback() || address.is_unspecified() {
-        let finding = subject
-            .block("address", format!("{address} cannot be a node's address"))
-            .detail("other hosts cannot reach it")
-            .fix("set the host's `address` in the fleet file to its address on the LAN");
-        return Some(finding);
-    }
     // Without any interface, `interfaces` has told it.
     if facts.interfaces.is_empty() || facts.addresses.iter().any(|held| held.address.addr() == address) {
         return None;
     }
-    let reachable = |held: &&crate::host::facts::Address| {
+    let reachable = |held: &&Address| {
         let addr = held.address.addr();
         !addr.is_loopback() && addr.is_ipv4() == address.is_ipv4() && !is_link_local(addr)
     };
@@ -53,10 +44,10 @@ fn address(subject: &Subject<'_>) -> Option<Finding> {
     Some(finding)
 }
 
-fn is_link_local(address: std::net::IpAddr) -> bool {
+fn is_link_local(address: IpAddr) -> bool {
     match address {
-        std::net::IpAddr::V4(v4) => v4.is_link_local(),
-        std::net::IpAddr::V6(v6) => v6.is_unicast_link_local(),
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
     }
 }
 
@@ -196,6 +187,10 @@ fn bridge_nf(subject: &Subject<'_>) -> Option<Finding> {
 }
 
 fn resolv_conf(subject: &Subject<'_>) -> Option<Finding> {
+    // Then the admin has chosen the file.
+    if subject.fleet.spec.kubernetes.kubelet.contains_key("resolvConf") {
+        return None;
+    }
     let reason = kubelet_resolv_conf(&subject.facts.resolv_conf).err()?;
     let finding = subject
         .block("resolv-conf", "pods would have no name server")
@@ -208,7 +203,7 @@ fn hosts_entry(subject: &Subject<'_>) -> Option<Finding> {
     let name = &subject.host.name;
     let of = |line: &str| {
         let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
-        let address = words.next()?.parse::<std::net::IpAddr>().ok()?;
+        let address = words.next()?.parse::<IpAddr>().ok()?;
         words.any(|word| word.eq_ignore_ascii_case(name)).then_some(address)
     };
     let addresses: Vec<_> = subject.facts.etc_hosts.lines().filter_map(of).collect();
@@ -220,6 +215,6 @@ fn hosts_entry(subject: &Subject<'_>) -> Option<Finding> {
         .detail(
             "/etc/hosts maps the node's own name to loopback, so components on it announce an address that is no use",
         )
-        .fix(format!("apply adds `{} {name}` to /etc/hosts", subject.host.address));
+        .fix(format!("apply adds `{} {}` to /etc/hosts", subject.host.address, name.to_ascii_lowercase()));
     Some(finding)
 }

@@ -10,7 +10,6 @@ const GIB: u64 = 1024 * MIB;
 /// What prepare sets: pods and guests each take inotify instances, and the kernel's default of 128 is soon gone.
 const INOTIFY_INSTANCES: u64 = 8192;
 const INOTIFY_WATCHES: u64 = 1_048_576;
-const TIME_DAEMONS: [&str; 3] = ["systemd-timesyncd.service", "chrony.service", "ntpsec.service"];
 
 pub(super) fn check(subject: &Subject<'_>, out: &mut Vec<Finding>) {
     out.extend(unreadable(subject));
@@ -242,7 +241,7 @@ fn hypervisor_hint(vendor: &str, product: &str) -> Option<&'static str> {
 fn swap(subject: &Subject<'_>) -> Option<Finding> {
     let facts = subject.facts;
     let listed = swap_entries(&facts.fstab);
-    let kept = subject.fleet.spec.kubernetes.kubelet.get("failSwapOn") == Some(&serde_json::Value::Bool(false));
+    let kept = subject.fleet.spec.kubernetes.keeps_swap();
     if kept || (facts.swaps.is_empty() && listed.is_empty()) {
         return None;
     }
@@ -287,7 +286,7 @@ fn time(subject: &Subject<'_>) -> Option<Finding> {
     if facts.clock_synchronized || facts.platform.container.is_some() {
         return None;
     }
-    let running = TIME_DAEMONS.iter().find(|unit| facts.unit_active(unit));
+    let running = facts.time_daemon();
     Some(match running {
         Some(unit) => subject
             .warn("time-sync", "the clock is not synchronised")
