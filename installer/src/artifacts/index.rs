@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use hostspan_manifests::names::API_VERSION;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{ArtifactError, Format};
 
@@ -41,6 +42,7 @@ pub struct FolderFile {
     /// Path below the folder.
     pub file: String,
     /// Lower-case hex.
+    #[serde(deserialize_with = "sha256")]
     pub sha256: String,
     /// Bytes.
     pub size: u64,
@@ -72,9 +74,6 @@ impl FolderIndex {
         if index.api_version != API_VERSION || index.kind != KIND {
             return Err(at(1, 1, format!("this is not an `{KIND}` of `{API_VERSION}`")));
         }
-        if let Some(file) = index.files.iter().find(|file| !is_sha256(&file.sha256)) {
-            return Err(at(1, 1, format!("the sha256 of {} must be 64 lower-case hex digits", file.name)));
-        }
         Ok(index)
     }
 
@@ -94,6 +93,10 @@ impl FolderIndex {
     }
 }
 
-fn is_sha256(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+fn sha256<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+        return Ok(text);
+    }
+    Err(D::Error::custom("a SHA-256 is 64 lower-case hex digits"))
 }

@@ -99,7 +99,7 @@ impl Store {
     }
 
     /// The artifact `name` for `arch` (`amd64`, `arm64`). A `version` is the only one accepted; without one the newest
-    /// (of a folder: the only one) is taken. No network.
+    /// (of a folder: the first in its index) is taken. No network.
     pub fn find(&self, name: &str, version: Option<&str>, arch: &str) -> Result<ArtifactRef, ArtifactError> {
         match &self.source {
             Source::Folder { dir, index } => find_in_folder(dir, index, name, version, arch),

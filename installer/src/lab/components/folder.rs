@@ -16,7 +16,7 @@ use crate::artifacts::{ArtifactError, FolderFile, Format, IMAGE_PREFIX, Known, h
 use crate::lab::images::{Hashed, Image, bare_header};
 
 /// Raised when files are put together in another way from the same inputs.
-const REVISION: &str = "1";
+const REVISION: &str = "2";
 
 /// A file that an artifact folder gets.
 pub(super) struct Output {
@@ -132,7 +132,11 @@ fn write_tar_gz(members: &[(String, PathBuf)], path: &Path) -> io::Result<(Strin
     for (name, source) in members {
         let file = File::open(source)?;
         let mut header = bare_header(EntryType::Regular, 0o755, file.metadata()?.len());
-        builder.append_data(&mut header, name, file)?;
+        // By hand, since the crate drops the `./` that upstream's CNI archive has and that tar wants to be asked for.
+        let field = header.as_old_mut().name.get_mut(..name.len());
+        field.ok_or(io::ErrorKind::InvalidFilename)?.copy_from_slice(name.as_bytes());
+        header.set_cksum();
+        builder.append(&header, file)?;
     }
     let mut out = builder.into_inner()?.finish()?;
     out.flush()?;
@@ -208,7 +212,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let source = dir.path().join("ctr");
         std::fs::write(&source, "ctr").unwrap();
-        let members = vec![("bin/ctr".to_owned(), source.clone())];
+        let members = vec![("bin/ctr".to_owned(), source.clone()), ("./bridge".to_owned(), source.clone())];
         let (first, second) = (dir.path().join("a"), dir.path().join("b"));
         let made = write_tar_gz(&members, &first).unwrap();
         File::options().write(true).open(&source).unwrap().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
@@ -216,8 +220,7 @@ mod tests {
         let content = std::fs::read(&first).unwrap();
         assert_eq!(made, (hex(&Sha256::digest(&content)), content.len() as u64));
         let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(content.as_slice()));
-        let names: Vec<_> =
-            archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().into_owned()).collect();
-        assert_eq!(names, [PathBuf::from("bin/ctr")]);
+        let names: Vec<_> = archive.entries().unwrap().map(|entry| entry.unwrap().path_bytes().into_owned()).collect();
+        assert_eq!(names, [b"bin/ctr".to_vec(), b"./bridge".to_vec()]);
     }
 }

@@ -122,12 +122,10 @@ pub async fn ensure_folder(dir: &Path, kubernetes_version: &str, events: &Events
     };
     let _lock = lock(&components.join("lock"), waiting).await?;
     // Whatever an earlier run was at when it was killed. It cannot be at it still, since this one has the lock.
-    let scratch = components.join("scratch");
-    if scratch.exists() {
-        std::fs::remove_dir_all(&scratch).map_err(ArtifactError::io("remove", &scratch))?;
-    }
+    let all_scratch = components.join("scratch");
+    remove(&all_scratch)?;
     // A name of its own, since a compiler that outlived its killed hostspan may still write below the old one.
-    let scratch = scratch.join(std::process::id().to_string());
+    let scratch = all_scratch.join(std::process::id().to_string());
 
     let index_path = dir.join(INDEX_FILE);
     let origin = FolderIndex::read(&index_path).ok().and_then(|index| index.origin);
@@ -143,6 +141,7 @@ pub async fn ensure_folder(dir: &Path, kubernetes_version: &str, events: &Events
         work.build(kubernetes_version).await?
     };
     work.place(dir, &origin, outputs).await?;
+    remove(&all_scratch)?;
     Ok(dir.to_owned())
 }
 
@@ -211,11 +210,7 @@ impl Work<'_> {
             files.push(output.place(dir, self.arch, self.components, &known).await?);
             progress.finished(PLACING);
         }
-        FolderIndex::new(origin, files).write(&dir.join(INDEX_FILE))?;
-        if self.scratch.exists() {
-            std::fs::remove_dir_all(self.scratch).map_err(ArtifactError::io("remove", self.scratch))?;
-        }
-        Ok(())
+        Ok(FolderIndex::new(origin, files).write(&dir.join(INDEX_FILE))?)
     }
 }
 
@@ -234,6 +229,13 @@ async fn reachable(version: &str) -> bool {
         async { request.await.is_ok_and(|response| response.status().is_success()) }
     });
     futures::future::join_all(heads).await.into_iter().all(|answered| answered)
+}
+
+fn remove(dir: &Path) -> Result<(), ArtifactError> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(ArtifactError::io("remove", dir)(error)),
+        _ => Ok(()),
+    }
 }
 
 fn arch() -> Result<&'static str, ComponentError> {
