@@ -100,10 +100,12 @@ async fn add_pause(recipe: &Recipe, source: &Path, out: &Path) -> Result<(), Com
 }
 
 /// Go below the priority of what a person does meanwhile, with the user's settings that say where modules come from, and
-/// without those that would change what comes out.
+/// without those that would change what comes out. It ends with this process, also when that is killed: left alone it
+/// would keep both cores from the next run.
 fn go(source: &Path) -> Command {
-    let mut command = Command::new("nice");
-    command.args(["-n", "5", "go"]).current_dir(source).env("GOFLAGS", "-buildvcs=false").env("GOWORK", "off");
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "INT", "nice", "-n", "5", "go"]).current_dir(source);
+    command.env("GOFLAGS", "-buildvcs=false").env("GOWORK", "off").env("GOTMPDIR", source);
     command.stdin(Stdio::null()).kill_on_drop(true);
     command
 }
