@@ -104,7 +104,7 @@ async fn add_pause(recipe: &Recipe, source: &Path, out: &Path) -> Result<(), Com
 /// would keep both cores from the next run.
 fn go(source: &Path) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "INT", "nice", "-n", "5", "go"]).current_dir(source);
+    command.args(["--pdeathsig", "TERM", "nice", "-n", "5", "go"]).current_dir(source);
     command.env("GOFLAGS", "-buildvcs=false").env("GOWORK", "off").env("GOTMPDIR", source);
     command.stdin(Stdio::null()).kill_on_drop(true);
     command
