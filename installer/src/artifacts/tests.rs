@@ -186,6 +186,32 @@ async fn two_at_once_download_once() {
     assert_eq!(server.ranges.lock().unwrap().len(), 1);
 }
 
+#[tokio::test]
+async fn a_mirror_keeps_upstreams_host_and_path() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let server = serve(b"", vec![Answer::Status(404)]);
+    let cache = tempfile::tempdir().unwrap();
+    let mut store =
+        Store::open(&fleet(serde_json::json!({"source": "mirror", "url": server.url})), Path::new("/")).unwrap();
+    store.cache = cache.path().to_owned();
+    let kubelet = store.find("kubelet", Some("1.36.3"), "amd64").unwrap();
+    let error = store.fetch(&kubelet, &Events::none()).await.unwrap_err().to_string();
+    let wanted = format!("{}/dl.k8s.io/release/v1.36.3/bin/linux/amd64/kubelet: the server answered 404", server.url);
+    assert!(error.starts_with(&wanted), "{error}");
+}
+
+#[tokio::test]
+async fn downloads_go_through_the_proxy_of_the_fleet_file() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let (cache, body) = (tempfile::tempdir().unwrap(), body());
+    let server = serve(&body, vec![Answer::Body]);
+    let client = super::download::client(Some(&server.url)).unwrap();
+    let (artifact, events) = (artifact_of(&body), Events::none());
+    let url = "http://upstream.invalid/kubelet";
+    let download = Download { client: &client, url, artifact: &artifact, cache: cache.path(), events: &events };
+    assert_eq!(std::fs::read(download.run().await.unwrap()).unwrap(), body);
+}
+
 fn fleet(artifacts: serde_json::Value) -> Fleet {
     serde_json::from_value(serde_json::json!({
         "apiVersion": "hostspan.dev/v1alpha1",

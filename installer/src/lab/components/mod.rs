@@ -47,8 +47,8 @@ const PLACING: u64 = 1;
 pub enum ComponentError {
     /// Upstream is out of reach, and there is no Go.
     #[error(
-        "upstream's downloads cannot be reached from here, and Go, which could build the components, is not installed. \
-         Set HTTPS_PROXY, or install Go 1.26 or newer from https://go.dev/dl and put it on the PATH"
+        "Go, which builds the components where upstream's downloads are out of reach, is not installed. Install Go 1.26 or \
+         newer from https://go.dev/dl and put it on the PATH, or set HTTPS_PROXY to reach the downloads"
     )]
     NoGo,
     /// Go is too old.
@@ -130,8 +130,9 @@ pub async fn ensure_folder(dir: &Path, kubernetes_version: &str, events: &Events
     let index_path = dir.join(INDEX_FILE);
     let origin = FolderIndex::read(&index_path).ok().and_then(|index| index.origin);
     let official = match origin.as_deref() {
-        Some(origin) => !origin.starts_with(BUILT),
-        None => reachable(kubernetes_version).await,
+        Some(origin) if !origin.starts_with(BUILT) => true,
+        Some(_) if kubernetes_version == KUBERNETES.version() => false,
+        _ => reachable(kubernetes_version).await,
     };
     let arch = arch()?;
     let work = Work { cache: &cache, components: &components, scratch: &scratch, arch, events };
