@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use handlebars::{
-    Context, Handlebars, Helper, HelperDef, HelperResult, JsonRender, JsonTruthy, Output, RenderContext,
-    RenderError as HandlebarsError, RenderErrorReason, Renderable, ScopedJson, Template, handlebars_helper, no_escape,
+    Context, Handlebars, Helper, HelperDef, HelperResult, JsonTruthy, Output, RenderContext,
+    RenderError as HandlebarsError, RenderErrorReason, Renderable, ScopedJson, Template, no_escape,
 };
 use serde_json::Value;
 
@@ -92,9 +92,6 @@ impl<'a, 't> Renderer<'a, 't> {
         handlebars.register_helper("unless", Box::new(Conditional { wanted: false }));
         handlebars.register_helper("and", Box::new(Logic { all: true }));
         handlebars.register_helper("or", Box::new(Logic { all: false }));
-        handlebars.register_helper("join", Box::new(join));
-        handlebars.register_helper("json", Box::new(json));
-        handlebars.register_helper("contains", Box::new(contains));
         let context = Context::wraps(vars).map_err(|error| RenderError {
             playbook: playbook.to_owned(),
             step: String::new(),
@@ -277,13 +274,6 @@ impl HelperDef for Logic {
         Ok(ScopedJson::Derived(Value::Bool(holds)))
     }
 }
-
-handlebars_helper!(join: |list: array, separator: str| {
-    list.iter().map(JsonRender::render).collect::<Vec<_>>().join(separator)
-});
-// JSON is YAML too: this is how a structure gets into a YAML file.
-handlebars_helper!(json: |value: Json| value.to_string());
-handlebars_helper!(contains: |list: array, item: Json| list.contains(item));
 
 #[cfg(test)]
 mod tests;

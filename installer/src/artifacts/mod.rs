@@ -81,7 +81,7 @@ impl Store {
             ArtifactSource::Folder => {
                 let path =
                     wanted.path.as_deref().ok_or(ArtifactError::Setting { key: "path", source_kind: "folder" })?;
-                let dir = fleet_dir.join(expand_home(path)?);
+                let dir = crate::fleet::expand(path, fleet_dir);
                 Source::Folder { index: FolderIndex::read(&dir.join(INDEX_FILE))?, dir }
             }
             ArtifactSource::Mirror => {
@@ -176,13 +176,6 @@ pub fn cache_dir() -> Result<PathBuf, ArtifactError> {
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let base = base.or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
     Ok(base.ok_or(ArtifactError::NoHome)?.join("hostspan"))
-}
-
-fn expand_home(path: &Path) -> Result<PathBuf, ArtifactError> {
-    match path.strip_prefix("~") {
-        Ok(rest) => Ok(std::env::home_dir().ok_or(ArtifactError::NoHome)?.join(rest)),
-        Err(_) => Ok(path.to_owned()),
-    }
 }
 
 fn find_in_folder(

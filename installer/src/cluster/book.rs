@@ -76,7 +76,7 @@ impl Book {
         }
         let mut user: Vec<UserPlaybook> = Vec::new();
         for path in paths {
-            for new in hostspan_playbooks::load(&fleet_dir.join(path))? {
+            for new in hostspan_playbooks::load(&crate::fleet::expand(path, fleet_dir))? {
                 let name = &new.playbook.metadata.name;
                 if shipped.contains_key(name) || user.iter().any(|other| other.playbook.metadata.name == *name) {
                     return Err(BookError::NameTaken { file: new.file, name: name.clone() });

@@ -23,19 +23,17 @@ pub struct Loaded {
     pub dir: PathBuf,
 }
 
-impl Loaded {
-    /// A path that stands in the fleet file, as it is on this machine: `~/` is `home`, anything else is relative to the
-    /// file.
-    pub fn path(&self, path: &Path, home: &Path) -> PathBuf {
-        expand(path, &self.dir, home)
-    }
+/// A path that stands in the fleet file, as it is on this machine: `~/` is the home directory, anything else is relative
+/// to `dir`, the file's folder.
+pub fn expand(path: &Path, dir: &Path) -> PathBuf {
+    expand_from(path, dir, std::env::home_dir().as_deref())
 }
 
-/// `~/` is `home`, anything else relative to `dir`.
-pub fn expand(path: &Path, dir: &Path, home: &Path) -> PathBuf {
-    match path.strip_prefix("~") {
-        Ok(rest) => home.join(rest),
-        Err(_) => dir.join(path),
+/// The same with another home directory.
+pub(crate) fn expand_from(path: &Path, dir: &Path, home: Option<&Path>) -> PathBuf {
+    match (path.strip_prefix("~"), home) {
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => dir.join(path),
     }
 }
 

@@ -9,6 +9,7 @@ pub mod model;
 mod validate;
 mod write;
 
+pub(crate) use load::expand_from;
 pub use load::{FleetError, Loaded, STDIN, expand, load, parse};
 pub use validate::{KIND, validate};
 pub use write::render_fleet;

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
+pub use config::Jump;
 pub use connect::Dialer;
 pub use known_hosts::{KnownHosts, Place, Verdict};
 pub use prompt::{NoPrompt, Prompt};

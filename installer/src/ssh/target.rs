@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::fleet::expand_from;
 use crate::fleet::model::{Fleet, Host, Ssh};
 
 use super::config::{Config, Jump, Settings, expand};
@@ -45,11 +46,7 @@ impl Options {
 
     /// `~/` is the home directory, anything else relative to `base`.
     fn path(&self, text: &str, base: &Path) -> PathBuf {
-        match text.strip_prefix('~') {
-            Some("") => self.home.clone(),
-            Some(rest) if rest.starts_with('/') => self.home.join(rest.trim_start_matches('/')),
-            _ => base.join(text),
-        }
+        expand_from(Path::new(text), base, Some(&self.home))
     }
 }
 

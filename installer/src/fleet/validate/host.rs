@@ -6,6 +6,8 @@ use hostspan_playbooks::yaml::{Finding, shown};
 
 use super::super::model::{Host, Role, Ssh, Uplink};
 use super::{path_rules, texts};
+use crate::host::preflight::node_name;
+use crate::ssh::Jump;
 
 /// The kernel's IFNAMSIZ without its NUL.
 const MAX_INTERFACE_NAME: usize = 15;
@@ -33,14 +35,15 @@ pub(super) fn hosts(hosts: &[Host], findings: &mut Vec<Finding>) {
 }
 
 fn name(at: &str, name: &str, earlier: &[Host], findings: &mut Vec<Finding>) {
-    // The node's name is the same in lower case, and becomes the value of a label, which holds 63 characters.
-    let node = name.to_ascii_lowercase();
-    if !is_dns_name(&node) || node.len() > 63 {
-        findings.push(
-            Finding::new(at, format!("`{}` cannot be the name of a node", shown(name)))
-                .help("letters, digits, dashes and dots, at most 63 characters; each part begins and ends with a letter or a digit"),
-        );
-    } else if let Some(other) = earlier.iter().find(|other| other.name.to_ascii_lowercase() == node) {
+    let node = match node_name(name) {
+        Ok(node) => node,
+        Err(error) => {
+            let message = format!("`{}` cannot be the name of a node: {error}", shown(name));
+            findings.push(Finding::new(at, message));
+            return;
+        }
+    };
+    if let Some(other) = earlier.iter().find(|other| other.name.eq_ignore_ascii_case(name)) {
         let message = if other.name == name {
             format!("the host `{name}` is there twice")
         } else {
@@ -136,37 +139,15 @@ pub(super) fn ssh(at: &str, ssh: &Ssh, findings: &mut Vec<Finding>) {
     }
     texts(&format!("{at}.jump"), &ssh.jump, findings);
     for (index, jump) in ssh.jump.iter().enumerate() {
-        if !jump.trim().is_empty() && !is_jump(jump) {
-            findings.push(
-                Finding::new(format!("{at}.jump[{index}]"), format!("`{}` is not a jump host", shown(jump)))
-                    .help("`[user@]host[:port]`, an IPv6 address in brackets if there is a port"),
-            );
+        if !jump.trim().is_empty()
+            && let Err(error) = Jump::parse(jump)
+        {
+            let finding = Finding::new(format!("{at}.jump[{index}]"), error);
+            findings.push(finding.help("an IPv6 address with a port stands in brackets"));
         }
     }
 }
 
 fn is_user(user: &str) -> bool {
     !user.is_empty() && !user.starts_with('-') && !user.contains(|c: char| c.is_whitespace() || c.is_control())
-}
-
-/// `[user@]host[:port]`; `none` switches ssh_config's jump hosts off, as it does there.
-fn is_jump(jump: &str) -> bool {
-    let (user, rest) = match jump.rsplit_once('@') {
-        Some((user, rest)) => (Some(user), rest),
-        None => (None, jump),
-    };
-    let (host, port) = match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((host, "")) => (host, None),
-        Some((host, port)) => (host, Some(port.strip_prefix(':').unwrap_or_default())),
-        // More than one colon is an IPv6 address without a port.
-        None if rest.matches(':').count() == 1 => {
-            rest.split_once(':').map_or((rest, None), |(host, port)| (host, Some(port)))
-        }
-        None => (rest, None),
-    };
-    let good_host = host.parse::<IpAddr>().is_ok()
-        || (!host.is_empty()
-            && !host.starts_with('-')
-            && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)));
-    user.is_none_or(is_user) && good_host && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
 }

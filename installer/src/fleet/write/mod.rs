@@ -190,3 +190,6 @@ fn is_version(text: &str) -> bool {
     text.split('.').count() == 3
         && text.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
 }
+
+#[cfg(test)]
+mod tests;
