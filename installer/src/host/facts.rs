@@ -205,6 +205,8 @@ pub struct Existing {
     pub distribution_files: Vec<String>,
     /// A containerd that is not ours: its binary's path.
     pub foreign_containerd: Option<String>,
+    /// Configuration files in /etc/cni/net.d.
+    pub cni_configs: Vec<String>,
     /// A docker engine is installed.
     pub docker: bool,
     /// AppArmor's libvirtd profile is loaded and does not allow /usr/libexec/qemu-kvm, which KubeVirt's libvirtd starts.

@@ -119,6 +119,9 @@ for pair in k3s:/usr/local/bin/k3s k3s:/etc/rancher/k3s rke2:/usr/local/bin/rke2
   microk8s:/var/snap/microk8s k0s:/usr/local/bin/k0s k0s:/etc/k0s k0s:/var/lib/k0s; do
   [ ! -e "${pair#*:}" ] || echo "distribution${t}${pair%%:*}${t}${pair#*:}"
 done
+for file in /etc/cni/net.d/*.conf /etc/cni/net.d/*.conflist /etc/cni/net.d/*.json; do
+  [ ! -e "$file" ] || echo "cni${t}$file"
+done
 for file in /usr/bin/containerd /usr/sbin/containerd /usr/local/bin/containerd; do
   [ ! -x "$file" ] || echo "containerd${t}$file"
 done

@@ -366,6 +366,7 @@ impl<'a> Raw<'a> {
             distribution_files: distributions.filter_map(|values| values.get(1)).map(|&file| file.to_owned()).collect(),
             // Ours is in /usr/local/bin, on a host that says it is ours.
             foreign_containerd: self.values("containerd").into_iter().next(),
+            cni_configs: self.values("cni"),
             docker: self.has("docker"),
             libvirt_apparmor: self.has("apparmor-libvirtd"),
         }

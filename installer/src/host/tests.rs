@@ -14,6 +14,8 @@ use super::{gather, gather::script};
 /// Ubuntu Server as its installer leaves it, with ufw on, docker, libvirt and its guests; made up from what such a host
 /// prints.
 const UBUNTU: &str = include_str!("fixtures/ubuntu-24.04.txt");
+/// A lab host: Debian 12 in systemd-nspawn, as the script printed it (shortened).
+const CONTAINER: &str = include_str!("fixtures/debian-12-container.txt");
 /// A Debian container that is a worker already, with odd things in the answer.
 const CONVERTED: &str = include_str!("fixtures/converted.txt");
 
@@ -121,6 +123,26 @@ fn a_converted_container() {
             "/sys/devices/system/cpu/online is empty or cannot be read"
         ]
     );
+}
+
+#[test]
+fn a_lab_host_as_it_was_captured() {
+    let facts = facts(CONTAINER);
+    assert_eq!((facts.os_id.as_str(), facts.os_version.as_str(), facts.cgroup_version), ("debian", "12", 1));
+    assert_eq!((facts.platform.container.as_deref(), facts.kvm_device), (Some("systemd-nspawn"), false));
+    let eth0 = facts.interface("eth0").unwrap();
+    assert_eq!((eth0.kind.as_str(), eth0.up, eth0.owner), ("veth", true, NetworkOwner::Networkd));
+    assert_eq!(eth0.network_file.as_deref(), Some("/etc/systemd/network/10-eth0.network"));
+    assert_eq!(facts.network_owner, NetworkOwner::Networkd);
+    let destinations: Vec<_> =
+        facts.routes.iter().filter_map(|route| route.destination).map(|net| net.to_string()).collect();
+    assert!(destinations.contains(&"192.0.2.0/24".to_owned()), "{destinations:?}");
+    assert_eq!(facts.routes[0].via, Some("192.0.2.1".parse().unwrap()));
+    assert_eq!(facts.resolv_conf.nameservers, ["127.0.0.53"]);
+    assert_eq!(facts.resolv_conf.resolved_upstream, ["192.0.2.1"]);
+    assert_eq!(facts.listeners[&53], "systemd-resolve");
+    assert_eq!(facts.active_units, ["systemd-networkd.service", "systemd-resolved.service"]);
+    assert_eq!(facts.unreadable, Vec::<String>::new());
 }
 
 #[test]

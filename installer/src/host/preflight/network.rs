@@ -129,27 +129,35 @@ fn filters(subject: &Subject<'_>) -> Option<Finding> {
             .acknowledgeable();
         return Some(finding);
     }
-    if facts.forward_drop.is_empty() {
+    forward_drop(subject)
+}
+
+fn forward_drop(subject: &Subject<'_>) -> Option<Finding> {
+    let (facts, pods) = (subject.facts, subject.fleet.spec.network.pods);
+    // The other IP version's chain only sees bridged guests.
+    let other = if pods.addr().is_ipv4() { "ip6tables " } else { "iptables " };
+    let hits = |chain: &&String| facts.bridge_nf_call || !chain.starts_with(other);
+    let chains: Vec<&str> = facts.forward_drop.iter().filter(hits).map(String::as_str).collect();
+    if chains.is_empty() {
         return None;
     }
-    let chains = facts.forward_drop.join(", ");
-    let docker = facts.existing.docker || facts.unit_active("docker.service");
-    let by = if docker { ", as docker does where it is the one that switches forwarding on" } else { "" };
-    let fix: Vec<String> = facts
-        .forward_drop
-        .iter()
-        .map(|chain| match chain.split_once(' ') {
-            Some((tool @ ("iptables" | "ip6tables"), chain)) => format!("{tool} -P {chain} ACCEPT"),
-            _ => format!(
-                "in /etc/nftables.conf let the chain of {chain} accept {pods} as source and as destination, then \
-                 systemctl reload nftables"
-            ),
-        })
-        .collect();
-    let bridged = if facts.bridge_nf_call { ", and of bridged guests (br_netfilter)" } else { "" };
+    let by = if facts.existing.docker || facts.unit_active("docker.service") {
+        "; docker sets it where it is the one that switches forwarding on, which from then on hostspan's sysctl does"
+    } else {
+        ""
+    };
+    let fix = |chain: &&str| match chain.split_once(' ') {
+        Some((tool @ ("iptables" | "ip6tables"), chain)) => format!("{tool} -P {chain} ACCEPT"),
+        _ => format!(
+            "in /etc/nftables.conf let the chain of {chain} accept {pods} as source and as destination, then systemctl \
+             reload nftables"
+        ),
+    };
+    let fix: Vec<String> = chains.iter().map(fix).collect();
+    let bridged = if facts.bridge_nf_call { ", and of bridged guests (br_netfilter)," } else { "" };
     let finding = subject
         .block("forward-drop", "forwarded packets are dropped")
-        .detail(format!("the policy of {chains} is DROP{by}; packets of pods{bridged} are lost"))
+        .detail(format!("the policy of {} is DROP{by}: packets of pods{bridged} are lost", chains.join(", ")))
         .fix(fix.join("; "))
         .acknowledgeable();
     Some(finding)

@@ -3,10 +3,15 @@
 use super::existing::Standing;
 use super::finding::Finding;
 use super::{Subject, ports};
+use crate::fleet::model::Cni;
+
+/// Of several files containerd takes the first in the order of their names.
+const OWN_CNI_CONFIG: &str = "/etc/cni/net.d/10-hostspan.conflist";
 
 pub(super) fn check(subject: &Subject<'_>, out: &mut Vec<Finding>) {
     out.extend(existing(subject));
     out.extend(taken_ports(subject));
+    out.extend(cni_configs(subject));
     out.extend(guests(subject));
     out.extend(runtimes(subject));
     out.extend(libvirt_apparmor(subject));
@@ -35,6 +40,24 @@ fn taken_ports(subject: &Subject<'_>) -> Vec<Finding> {
         Some(finding)
     };
     ports::needed(&subject.host.roles).into_iter().filter_map(taken).collect()
+}
+
+/// `kubeadm reset` leaves the configuration of the last cluster's pod network behind.
+fn cni_configs(subject: &Subject<'_>) -> Option<Finding> {
+    if subject.fleet.spec.network.cni != Cni::Routed {
+        return None;
+    }
+    let before = |file: &&String| file.as_str() < OWN_CNI_CONFIG;
+    let files: Vec<&str> = subject.facts.existing.cni_configs.iter().filter(before).map(String::as_str).collect();
+    (!files.is_empty()).then(|| {
+        subject
+            .block("cni-config", "another pod network is configured")
+            .detail(format!(
+                "{} would be taken in place of {OWN_CNI_CONFIG}: pods would get no network",
+                files.join(", ")
+            ))
+            .fix(format!("rm {}", files.join(" ")))
+    })
 }
 
 fn guests(subject: &Subject<'_>) -> Vec<Finding> {

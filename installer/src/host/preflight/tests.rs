@@ -209,6 +209,20 @@ fn slow_round_trips_are_not_held_against_clocks() {
 }
 
 #[test]
+fn the_other_ip_versions_forwarding_is_no_matter_without_bridged_guests() {
+    assert_eq!(found_with(|_, facts| facts.forward_drop = vec!["ip6tables FORWARD".into()]), []);
+}
+
+#[test]
+fn a_pod_network_of_ones_own_may_be_configured() {
+    let found = found_with(|fleet, facts| {
+        fleet.spec.network.cni = crate::fleet::model::Cni::None;
+        facts.existing.cni_configs = vec!["/etc/cni/net.d/05-cilium.conflist".into()];
+    });
+    assert_eq!(found, []);
+}
+
+#[test]
 fn swap_that_the_kubelet_may_have_is_kept() {
     let found = found_with(|fleet, facts| {
         fleet.spec.kubernetes.kubelet.insert("failSwapOn".into(), json!(false));

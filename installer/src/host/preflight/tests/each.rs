@@ -179,7 +179,7 @@ fn each_check_of_a_host() {
             true,
             [
                 "dropped",
-                "iptables FORWARD, nft inet filter forward is DROP; packets of pods are lost",
+                "iptables FORWARD, nft inet filter forward is DROP: packets of pods are lost",
                 "iptables -P FORWARD ACCEPT; in /etc/nftables.conf let the chain of nft inet filter forward accept",
             ],
         ),
@@ -210,6 +210,31 @@ fn each_check_of_a_host() {
             Block,
             false,
             ["nginx listens on port 10250", "needs it", "stop nginx"],
+        ),
+        (
+            |f| {
+                f.existing.docker = true;
+                f.bridge_nf_call = true;
+                f.forward_drop = vec!["iptables FORWARD".into(), "ip6tables FORWARD".into()];
+            },
+            "forward-drop",
+            Block,
+            true,
+            [
+                "dropped",
+                "docker sets it where it is the one that switches forwarding on",
+                "iptables -P FORWARD ACCEPT; ip6tables -P FORWARD ACCEPT",
+            ],
+        ),
+        (
+            |f| {
+                let files = ["/etc/cni/net.d/10-calico.conflist", "/etc/cni/net.d/87-podman.conflist"];
+                f.existing.cni_configs = files.map(str::to_owned).to_vec();
+            },
+            "cni-config",
+            Block,
+            false,
+            ["another pod network", "10-calico.conflist would be taken", "rm /etc/cni/net.d/10-calico.conflist"],
         ),
         (
             |f| f.running_guests = vec!["web-1".into()],
