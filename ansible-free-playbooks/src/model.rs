@@ -287,7 +287,7 @@ pub struct CommandAction {
     /// POSIX shell; exit status 0 means that there is nothing to do. Cheap: it is part of every plan, and it must change
     /// nothing.
     pub check: String,
-    /// POSIX shell, run as root. After it `check` must hold.
+    /// POSIX shell, run as root, stopped at its first failing command (`sh -e`). After it `check` must hold.
     pub run: String,
     /// POSIX shell that takes it back at `reset`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,8 +9,8 @@ use hostspan_playbooks::model::{Action, ArtifactAction, CommandAction, FstabActi
 
 use super::observed::Observed;
 use super::quote::{heredoc, key, word, words};
-use super::wanted::{self, IMAGE_BLOBS_DIR, IMAGE_RECEIPTS_DIR};
-use super::{PhasePlan, PhaseSteps, ReadyStep, Verdict, fstab, probe};
+
+use super::{PhasePlan, PhaseSteps, ReadyStep, Verdict, fstab, probe, wanted};
 use crate::artifacts::Format;
 
 const LIB: &str = include_str!("lib.sh");
@@ -41,8 +41,10 @@ pub(super) fn prologue(run: &Run<'_>) -> String {
         ("PENDING", names::PENDING_DIR),
         ("CACHE", names::CACHE_DIR),
         ("RECEIPTS", names::RECEIPTS_DIR),
-        ("IMAGES", IMAGE_RECEIPTS_DIR),
-        ("BLOBS", IMAGE_BLOBS_DIR),
+        ("IMAGES", &wanted::image_receipts_dir()),
+        ("BLOBS", &wanted::image_blobs_dir()),
+        ("CTR", &format!("{}/ctr", names::CONTAINERD_BIN_DIR)),
+        ("SOCKET", names::CONTAINERD_SOCKET),
         ("RUN", names::RUN_DIR),
         ("UNITS", names::UNIT_PREFIX),
     ] {

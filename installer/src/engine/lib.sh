@@ -1,5 +1,6 @@
 # What change scripts are made of. The caller sets MARK (what a record begins with), TOKEN and OWNER (of this run), DEAD (the
-# token of a run that is known to be dead, or empty), STATE, JOURNAL, PENDING, CACHE, RECEIPTS, IMAGES, BLOBS, RUN and UNITS.
+# token of a run that is known to be dead, or empty), STATE, JOURNAL, PENDING, CACHE, RECEIPTS, IMAGES, BLOBS,
+# CTR, SOCKET, RUN and UNITS.
 LC_ALL=C
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL PATH
@@ -115,7 +116,7 @@ entry() {
   E=$JOURNAL/new
   rm -rf "$E"
   mkdir -p "$JOURNAL"
-  chmod 0700 "$STATE" "$JOURNAL"
+  chmod 0700 "$JOURNAL"
   mkdir "$E"
   printf '%s' "$1" >"$E/kind"
   printf '%s' "$2" >"$E/name"
@@ -261,12 +262,12 @@ receipt() {
   mv -f "$RECEIPTS/$key.new" "$RECEIPTS/$key"
 }
 
+# Not journalled: what our own containerd has goes with its folder.
 import_image() { # KEY SHA256 REFERENCE(or empty)
-  if [ -n "$3" ]; then keep image "$3"; fi
-  ctr -n k8s.io images import "$CACHE/$2" || fail "containerd did not take the image archive"
+  "$CTR" -a "$SOCKET" -n k8s.io images import "$CACHE/$2" || fail "containerd did not take the image archive"
   blob=-
   if [ -n "$3" ]; then
-    blob=$(ctr -n k8s.io images ls "name==$3" | sed -n 's/.*\(sha256:[0-9a-f]\{64\}\).*/\1/p' | head -n 1)
+    blob=$("$CTR" -a "$SOCKET" -n k8s.io images ls "name==$3" | sed -n 's/.*\(sha256:[0-9a-f]\{64\}\).*/\1/p' | head -n 1)
     [ -n "$blob" ] || fail "the archive was imported, but containerd has no image $3: does the archive hold it?"
     [ -e "$BLOBS/${blob#sha256:}" ] || blob=-
   fi

@@ -142,8 +142,8 @@ fn script(wants: &Wants) -> String {
             out,
             "if [ -f {dir}/{image} ]; then read -r sum blob <{dir}/{image}; \
              [ \"$blob\" = - ] || [ -e {blobs}/\"${{blob#sha256:}}\" ] && printf 'image\\t%s\\t%s\\n' {image} \"$sum\"; fi",
-            dir = wanted::IMAGE_RECEIPTS_DIR,
-            blobs = wanted::IMAGE_BLOBS_DIR,
+            dir = wanted::image_receipts_dir(),
+            blobs = wanted::image_blobs_dir(),
         );
     }
     for kind in &wants.fstab {
@@ -194,7 +194,8 @@ fn swaps(out: &mut String, kind: &str) {
     );
     out.push_str(
         r#"if [ "$kind" = swap ] && [ -f /etc/fstab ]; then
-  on=$nl$(cut -d ' ' -f 1 /proc/swaps 2>/dev/null | cut -f 1)$nl
+  on=$nl
+  while read -r d _; do on=$on$d$nl; done </proc/swaps
   while IFS= read -r l || [ -n "$l" ]; do
     echo "${l#"$mark"}"
   done </etc/fstab | while read -r spec _ type _; do

@@ -63,7 +63,6 @@ fn describe(record: &str) -> String {
         "sysctl" => format!("~ {name} back to {was}"),
         "module" => format!("- unload module {name}"),
         "swap" => format!("+ swapon {name}"),
-        "image" => format!("- remove image {name}"),
         "package" => format!("- remove package {name}"),
         "command" => format!("- undo {name}"),
         other => format!("? {other} {name}"),

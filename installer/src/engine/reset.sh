@@ -7,9 +7,10 @@ restore() {
   case "$1" in
     file) restore_file ;;
     parent)
-      if [ -d "$name" ] && ! rmdir "$name" 2>/dev/null; then
-        rec "warning	$name stays: something of others is in it"
-      fi
+      case "$name/" in
+        "$ETC"/* | "$STATE"/*) ;; # all of it goes at the end
+        *) [ ! -d "$name" ] || rmdir "$name" 2>/dev/null || rec "warning	$name stays: something of others is in it" ;;
+      esac
       ;;
     directory) rm -rf --one-file-system -- "$name" ;;
     mode)
@@ -20,7 +21,6 @@ restore() {
     sysctl) [ ! -e "$name" ] || cat "$E/was" >"$name" ;;
     module) modprobe -r -- "$name" 2>/dev/null || rec "warning	module $name stays loaded: it is in use" ;;
     swap) swapon "$name" ;;
-    image) ctr -n k8s.io images rm "$name" 2>/dev/null || : ;;
     command) sh "$E/undo" || fail "its undo ended with status $?" ;;
     packages) purge $name ;;
   esac
@@ -141,7 +141,7 @@ elif command -v systemctl >/dev/null; then
   systemctl daemon-reload
 fi
 if [ $left = 0 ]; then
-  rm -rf --one-file-system "$STATE" "$ETC" "$IMAGES" "$RUN" || rec "warning	something is still mounted below $STATE; what is there stays"
+  rm -rf --one-file-system "$STATE" "$ETC" "$RUN" || rec "warning	something is still mounted below $STATE; what is there stays"
 fi
 rec probe
 exit 0

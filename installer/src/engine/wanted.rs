@@ -3,16 +3,23 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use hostspan_manifests::names;
 use hostspan_playbooks::model::{Action, InstallFile, ModuleAction, SysctlAction};
 use sha2::{Digest, Sha256};
 
 use super::ReadyStep;
 
-/// Where the receipts of imported images are: inside containerd's own state, so that they go when it goes.
-pub(super) const IMAGE_RECEIPTS_DIR: &str = "/var/lib/containerd/hostspan";
+/// Where the receipts of imported images are: inside our containerd's own state, so that they go when it goes.
+pub(super) fn image_receipts_dir() -> String {
+    format!("{}/hostspan-images", names::CONTAINERD_ROOT)
+}
+
 /// Where containerd keeps what it has, one file a digest. An image that the kubelet collected is missing there, which is
 /// cheaper to see than to ask containerd.
-pub(super) const IMAGE_BLOBS_DIR: &str = "/var/lib/containerd/io.containerd.content.v1.content/blobs/sha256";
+pub(super) fn image_blobs_dir() -> String {
+    format!("{}/io.containerd.content.v1.content/blobs/sha256", names::CONTAINERD_ROOT)
+}
+
 /// The file that an fstab step edits.
 pub(super) const FSTAB: &str = "/etc/fstab";
 

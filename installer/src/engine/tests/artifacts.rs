@@ -83,8 +83,9 @@ async fn a_missing_member_and_a_missing_artifact_are_told_plainly() {
 
 /// A containerd that keeps what it imports in one file, and a blob for each.
 const CTR: &str = r#"#!/bin/sh
-B=/var/lib/containerd/io.containerd.content.v1.content/blobs/sha256
+B=/var/lib/hostspan/containerd/io.containerd.content.v1.content/blobs/sha256
 D=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+shift 2
 case "$4" in
   import) mkdir -p $B; touch $B/$D; echo imported ;;
   ls) echo "REF TYPE DIGEST"; [ -e $B/$D ] && echo "${5#name==} application/x sha256:$D 1 KiB" ;;
@@ -94,7 +95,7 @@ esac
 #[tokio::test]
 async fn an_image_that_was_collected_is_imported_again() {
     let Some(host) = Sandbox::new() else { return };
-    host.write("/usr/local/sbin/ctr", CTR, 0o755);
+    host.write("/usr/local/lib/hostspan/ctr", CTR, 0o755);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pause.tar");
     std::fs::write(&file, "image").unwrap();
@@ -104,6 +105,6 @@ async fn an_image_that_was_collected_is_imported_again() {
     let (events, cancel) = (Events::none(), Cancel::never());
     assert_eq!(apply_with(&host, &phase, &events, &cancel, &files).await.unwrap().changed, 1);
     assert_eq!(summary(&plan(&host, &phase).await), [""; 0]);
-    host.sh("rm /var/lib/containerd/io.containerd.content.v1.content/blobs/sha256/*").await;
+    host.sh("rm /var/lib/hostspan/containerd/io.containerd.content.v1.content/blobs/sha256/*").await;
     assert_eq!(summary(&plan(&host, &phase).await), ["+ import image:r.test/pause:1"]);
 }

@@ -16,6 +16,16 @@ async fn end_state(host: &Sandbox) -> String {
 
 #[tokio::test]
 async fn after_a_kill_anywhere_the_next_run_reaches_the_same_end() {
+    kills(8).await;
+}
+
+#[tokio::test]
+#[ignore = "takes minutes"]
+async fn after_a_kill_at_a_hundred_places_the_next_run_reaches_the_same_end() {
+    kills(101).await;
+}
+
+async fn kills(points: usize) {
     let Some(undisturbed) = everything() else { return };
     let phase = phase(EVERYTHING);
     undisturbed.unit("daemon.service", "enabled", "active");
@@ -25,7 +35,6 @@ async fn after_a_kill_anywhere_the_next_run_reaches_the_same_end() {
     let want = end_state(&undisturbed).await;
     let commands = undisturbed.traced.load(Ordering::SeqCst);
     assert!(commands > 200, "only {commands} commands were traced");
-    let points = 16;
     for part in 1..points {
         let at = commands * part / points;
         let host = everything().unwrap();
