@@ -32,18 +32,20 @@ enum Outcome {
 /// What a host tells of its attempts; the text says why there are none.
 type Attempts = Result<BTreeMap<(IpAddr, u16), Outcome>, String>;
 
-/// Lets every host of `remotes` try to reach every other host of the fleet, all at once, in one round trip each.
+/// Lets every host of `remotes` try to reach every other of them, all at once, in one round trip each. A host that this
+/// machine does not reach is told elsewhere, and does not stop the others.
 pub async fn check(fleet: &Fleet, remotes: &[&dyn Remote]) -> Vec<Finding> {
+    let host = |remote: &&dyn Remote| fleet.spec.hosts.iter().find(|host| host.name == remote.host());
+    let hosts: Vec<&Host> = remotes.iter().filter_map(host).collect();
     let asked = remotes.iter().filter_map(|remote| {
-        let host = fleet.spec.hosts.iter().find(|host| host.name == remote.host())?;
-        Some(async move { (host, ask(fleet, host, *remote).await) })
+        let (host, script) = (host(remote)?, script(fleet, host(remote)?, &hosts));
+        Some(async move { (host, ask(*remote, &script).await) })
     });
     judge(fleet, &join_all(asked).await)
 }
 
-async fn ask(fleet: &Fleet, host: &Host, remote: &dyn Remote) -> Attempts {
-    let script = script(fleet, host);
-    let request = Request { script: &script, root: false, timeout: TIMEOUT };
+async fn ask(remote: &dyn Remote, script: &str) -> Attempts {
+    let request = Request { script, root: false, timeout: TIMEOUT };
     let finished = remote.run(request, &mut |_| {}).await.map_err(|error| error.message)?;
     match finished.code {
         0 => Ok(parse(&finished.stdout)),
@@ -57,12 +59,8 @@ fn targets(fleet: &Fleet, from: &Host, to: &Host) -> (Vec<u16>, u16) {
     (ports::between(&from.roles, &to.roles), ssh)
 }
 
-fn others<'a>(fleet: &'a Fleet, host: &'a Host) -> impl Iterator<Item = &'a Host> {
-    fleet.spec.hosts.iter().filter(|other| other.name != host.name)
-}
-
 /// A plain host has neither nc nor Python; bash can connect.
-fn script(fleet: &Fleet, host: &Host) -> String {
+fn script(fleet: &Fleet, from: &Host, hosts: &[&Host]) -> String {
     let mut script = String::from(
         "for tool in bash timeout; do
   command -v \"$tool\" >/dev/null || { echo \"$tool is not installed\" >&2; exit 1; }
@@ -73,10 +71,10 @@ try() {
 }
 ",
     );
-    for other in others(fleet, host) {
-        let (ports, ssh) = targets(fleet, host, other);
+    for to in hosts.iter().filter(|to| to.name != from.name) {
+        let (ports, ssh) = targets(fleet, from, to);
         for port in ports.into_iter().chain([ssh]) {
-            _ = writeln!(script, "try {} {port} &", other.address);
+            _ = writeln!(script, "try {} {port} &", to.address);
         }
     }
     script.push_str("wait\n");
@@ -109,7 +107,7 @@ fn judge(fleet: &Fleet, asked: &[(&Host, Attempts)]) -> Vec<Finding> {
             );
         }
     }
-    for to in &fleet.spec.hosts {
+    for (to, _) in asked {
         // Hosts that fail alike are one finding: it is then the target that is closed.
         let mut alike: BTreeMap<(String, String), Vec<&Host>> = BTreeMap::new();
         for (from, attempts) in asked.iter().filter(|(from, _)| from.name != to.name) {
@@ -215,7 +213,8 @@ mod tests {
         let closed = answer("192.0.2.11", &[(10250, 124, ""), (6443, 124, ""), (22, 124, "")]);
         let open = |to| answer(to, &[(10250, 0, ""), (22, 0, "")]);
         let (b, c) = (closed.clone() + &open("192.0.2.13"), closed + &open("192.0.2.12"));
-        let found = judged(&fleet, &[("b", &b), ("c", &c)]);
+        let a = open("192.0.2.12") + &open("192.0.2.13");
+        let found = judged(&fleet, &[("a", &a), ("b", &b), ("c", &c)]);
         assert_eq!(found.len(), 1, "{found:#?}");
         assert_eq!(found[0].title, "port 10250, 6443 of a cannot be reached from b, c");
         assert_eq!(found[0].severity, Severity::Note);
@@ -236,7 +235,8 @@ mod tests {
         let mut fleet = fleet();
         fleet.spec.hosts[1].address = "127.0.0.1".parse().unwrap();
         fleet.spec.hosts[1].ssh.port = Some(listener.local_addr().unwrap().port());
-        let attempts = ask(&fleet, &fleet.spec.hosts[0], &Local).await.unwrap();
+        let hosts: Vec<&Host> = fleet.spec.hosts.iter().collect();
+        let attempts = ask(&Local, &script(&fleet, hosts[0], &hosts)).await.unwrap();
         assert_eq!(attempts.len(), 2, "{attempts:?}");
         assert!(attempts.values().all(|outcome| *outcome == Outcome::Reached), "{attempts:?}");
         assert_eq!(check(&fleet, &[&Local]).await, []);

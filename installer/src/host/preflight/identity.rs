@@ -62,12 +62,11 @@ fn clones(hosts: &[Pair<'_>]) -> Vec<Finding> {
             ));
         found.push(on(finding, hosts));
     }
-    for (uuid, hosts) in shared(hosts, |(_, facts)| facts.product_uuid.clone()) {
+    // A container shows its machine's UUID, which says nothing about the container.
+    let uuid = |(_, facts): Pair<'_>| facts.product_uuid.clone().filter(|_| facts.platform.container.is_none());
+    for (uuid, hosts) in shared(hosts, uuid) {
         let finding = block("product-uuid", format!("{} hosts have the product UUID {uuid}", hosts.len()))
-            .detail(
-                "libvirt takes hosts with one UUID for one host and refuses to migrate guests between them; containers \
-                 share the UUID of the machine they run on",
-            )
+            .detail("libvirt takes hosts with one UUID for one host and refuses to migrate guests between them")
             .fix("give each virtual machine its own UUID; on bare metal set `host_uuid` in /etc/libvirt/libvirtd.conf")
             .acknowledgeable();
         found.push(on(finding, hosts));

@@ -223,6 +223,16 @@ fn a_pod_network_of_ones_own_may_be_configured() {
 }
 
 #[test]
+fn containers_of_one_machine_share_its_uuid() {
+    let mut facts = both();
+    for host in facts.values_mut() {
+        host.product_uuid = Some("uuid".into());
+        host.platform.container = Some("systemd-nspawn".into());
+    }
+    assert_eq!(preflight(&fleet(), &facts), []);
+}
+
+#[test]
 fn swap_that_the_kubelet_may_have_is_kept() {
     let found = found_with(|fleet, facts| {
         fleet.spec.kubernetes.kubelet.insert("failSwapOn".into(), json!(false));
