@@ -80,16 +80,18 @@ pub(super) async fn log_in(
     };
     let candidates = order(configured, held, defaults, endpoint.identities_only);
 
-    let mut attempts = Attempts { handle, endpoint, answers, agent, rsa: None };
-    let mut tried = 0;
-    for candidate in candidates.into_iter().take(MAX_ATTEMPTS) {
-        tried += 1;
+    let mut attempts = Attempts { handle, endpoint, answers, agent, rsa: None, made: 0 };
+    for candidate in candidates {
+        if attempts.made >= MAX_ATTEMPTS {
+            notes.push(format!("further keys were not tried, since sshd hangs up after {MAX_ATTEMPTS}"));
+            break;
+        }
         let label = candidate.label.clone();
         match attempts.attempt(candidate).await {
             Ok(AuthResult::Success) => return Ok(()),
             Ok(AuthResult::Failure { remaining_methods, partial_success }) => {
                 if attempts.handle.is_closed() {
-                    return Err(hung_up(tried, farewell));
+                    return Err(hung_up(attempts.made, farewell));
                 }
                 if partial_success {
                     notes.push(format!("{label}: accepted, but the server wants more"));
@@ -103,7 +105,7 @@ pub(super) async fn log_in(
                 }
             }
             Err(Attempt::Skipped(why)) => notes.push(format!("{label}: {why}")),
-            Err(Attempt::Lost) => return Err(hung_up(tried, farewell)),
+            Err(Attempt::Lost) => return Err(hung_up(attempts.made, farewell)),
         }
     }
     let message = if notes.is_empty() {
@@ -157,6 +159,8 @@ struct Attempts<'a> {
     agent: Option<Agent>,
     /// Hashes for RSA signatures, once asked of the server.
     rsa: Option<Vec<HashAlg>>,
+    /// Attempts so far; an RSA key may take two.
+    made: usize,
 }
 
 impl Attempts<'_> {
@@ -177,6 +181,7 @@ impl Attempts<'_> {
         };
         let mut result = Err(Attempt::Skipped("the server takes RSA keys with SHA-1 only, which is unsafe".into()));
         for hash in hashes {
+            self.made += 1;
             result = Ok(self.try_with(&candidate, public, hash).await?);
             match &result {
                 Ok(AuthResult::Failure { partial_success: false, .. }) if !self.handle.is_closed() => {}
@@ -186,15 +191,16 @@ impl Attempts<'_> {
         result
     }
 
-    /// SHA-512 before SHA-256 where the server does not say, and never SHA-1.
+    /// SHA-512 before SHA-256, and never SHA-1. What sshd says that it takes is what its code has, not what its
+    /// configuration allows: SHA-256 is tried even where SHA-512 is on the list.
     async fn rsa_hashes(&mut self) -> Result<Vec<HashAlg>, Attempt> {
         if let Some(hashes) = &self.rsa {
             return Ok(hashes.clone());
         }
         let hashes = match self.handle.best_supported_rsa_hash().await.map_err(|_| Attempt::Lost)? {
-            Some(Some(hash)) => vec![hash],
+            Some(Some(HashAlg::Sha256)) => vec![HashAlg::Sha256],
+            Some(Some(_)) | None => vec![HashAlg::Sha512, HashAlg::Sha256],
             Some(None) => Vec::new(),
-            None => vec![HashAlg::Sha512, HashAlg::Sha256],
         };
         self.rsa = Some(hashes.clone());
         Ok(hashes)
@@ -345,19 +351,20 @@ async fn read_file(file: &Path) -> Result<Candidate, String> {
         return Ok(Candidate { label, public: Some(public), source: Source::PublicOnly });
     }
     // OpenSSH's own format tells the public half even when it is encrypted.
-    let locked = |public| Source::Locked { file: file.to_path_buf(), text: public };
+    let locked = |text| Source::Locked { file: file.to_path_buf(), text };
     if let Ok(key) = PrivateKey::from_openssh(&text)
         && key.is_encrypted()
     {
         return Ok(Candidate { label, public: Some(key.public_key().clone()), source: locked(text) });
     }
+    // Both older formats say so in their header lines, and nothing else in a key file can.
+    if text.contains("ENCRYPTED") {
+        let beside = tokio::fs::read_to_string(with_pub(file)).await.ok();
+        let public = beside.and_then(|text| PublicKey::from_openssh(&text).ok());
+        return Ok(Candidate { label, public, source: locked(text) });
+    }
     match decode_secret_key(&text, None) {
         Ok(key) => Ok(Candidate { label, public: Some(key.public_key().clone()), source: Source::Open(Arc::new(key)) }),
-        Err(KeyError::KeyIsEncrypted) => {
-            let beside = tokio::fs::read_to_string(with_pub(file)).await.ok();
-            let public = beside.and_then(|text| PublicKey::from_openssh(&text).ok());
-            Ok(Candidate { label, public, source: locked(text) })
-        }
         Err(error) => Err(format!("is not a private key ({error})")),
     }
 }
@@ -366,4 +373,36 @@ fn with_pub(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".pub");
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use russh::keys::key::safe_rng;
+    use russh::keys::{Algorithm, PrivateKey, PublicKey};
+
+    use super::{Candidate, Source, order};
+
+    fn public() -> PublicKey {
+        PrivateKey::random(&mut safe_rng(), Algorithm::Ed25519).unwrap().public_key().clone()
+    }
+
+    fn candidate(label: &str, public: &PublicKey, source: Source) -> Candidate {
+        Candidate { label: label.into(), public: Some(public.clone()), source }
+    }
+
+    #[test]
+    fn configured_keys_come_first_and_none_comes_twice() {
+        let keys: Vec<PublicKey> = (0..4).map(|_| public()).collect();
+        let file = |label: &str, key: usize| candidate(label, &keys[key], Source::PublicOnly);
+        let held = || vec![candidate("x", &keys[0], Source::Agent), candidate("y", &keys[1], Source::Agent)];
+        let labels = |list: Vec<Candidate>| list.into_iter().map(|found| found.label).collect::<Vec<_>>();
+
+        let all = order(vec![file("second", 1), file("third", 2)], held(), vec![file("default", 3)], false);
+        assert!(matches!(all[0].source, Source::Agent), "the agent signs for a configured key that it holds");
+        assert_eq!(labels(all), ["second (agent)", "third", "x", "default"]);
+
+        let only = order(vec![file("second", 1), file("again", 1)], held(), vec![], true);
+        assert_eq!(labels(only), ["second (agent)"]);
+        assert_eq!(labels(order(vec![], held(), vec![file("default", 0)], true)), ["default (agent)"]);
+    }
 }

@@ -286,3 +286,158 @@ fn words(text: &str) -> Result<Vec<String>, String> {
     words.extend(word);
     Ok(words)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Config, Jump, Settings, expand, words};
+
+    fn lookup(text: &str, name: &str) -> (Settings, Vec<String>) {
+        Config::parse(text).unwrap().lookup(&[name])
+    }
+
+    fn jump(user: Option<&str>, host: &str, port: Option<u16>) -> Jump {
+        Jump { user: user.map(str::to_owned), host: host.into(), port }
+    }
+
+    /// Case 77.
+    const RACKS: &str = "
+Host rack-a-* rack-b-* !rack-b-9
+  HostName %h.example.test
+  User ops
+  IdentityFile '~/.ssh/rack key'
+Host *
+  Port 2200
+  IdentityFile ~/.ssh/id_ed25519
+  ProxyJump jump@[2001:db8::9]:2022,j2
+";
+
+    #[test]
+    fn racks() {
+        let common = Settings {
+            port: Some(2200),
+            identity_files: vec!["~/.ssh/id_ed25519".into()],
+            proxy_jump: Some(vec![jump(Some("jump"), "2001:db8::9", Some(2022)), jump(None, "j2", None)]),
+            ..Settings::default()
+        };
+        let of_rack = |name: &str| Settings {
+            host_name: Some(format!("{name}.example.test")),
+            user: Some("ops".into()),
+            identity_files: vec!["~/.ssh/rack key".into(), "~/.ssh/id_ed25519".into()],
+            ..common.clone()
+        };
+        assert_eq!(lookup(RACKS, "rack-a-1"), (of_rack("rack-a-1"), vec![]));
+        assert_eq!(lookup(RACKS, "rack-b-1"), (of_rack("rack-b-1"), vec![]));
+        assert_eq!(lookup(RACKS, "rack-b-9"), (common.clone(), vec![]), "negated");
+        assert_eq!(lookup(RACKS, "elsewhere"), (common, vec![]));
+    }
+
+    #[test]
+    fn spellings() {
+        let text = "PORT=2201\nuser = \"a b\"\nIdentitiesOnly YES\nhostkeyalias\tsame # a comment\n\
+                    UserKnownHostsFile ~/a \"/b c/d\"\nProxyCommand none\n  # nothing\n\
+                    hostname=10.0.0.1\nPort 99\nUser late\nServerAliveInterval 5\n";
+        let (settings, warnings) = lookup(text, "x");
+        let expected = Settings {
+            host_name: Some("10.0.0.1".into()),
+            user: Some("a b".into()),
+            port: Some(2201),
+            identities_only: true,
+            host_key_alias: Some("same".into()),
+            user_known_hosts: Some(vec!["~/a".into(), "/b c/d".into()]),
+            ..Settings::default()
+        };
+        assert_eq!((settings, warnings), (expected, vec![]));
+    }
+
+    #[test]
+    fn none_switches_off() {
+        let text = "IdentityFile none\nProxyJump none\nUserKnownHostsFile none\nHost *\nProxyJump j\n";
+        let (settings, _) = lookup(text, "x");
+        assert_eq!(settings.identity_files, Vec::<String>::new());
+        assert_eq!(settings.proxy_jump, Some(vec![]));
+        assert_eq!(settings.user_known_hosts, Some(vec![]));
+    }
+
+    #[test]
+    fn what_is_not_followed_gives_a_warning() {
+        let text = "Include config.d/*\nMatch host x\nPort 1\nHost x\nProxyCommand nc %h %p\nHost y\nProxyCommand nc\n";
+        let (settings, warnings) = lookup(text, "x");
+        assert_eq!(settings, Settings::default(), "what stands under Match does not count");
+        let lines: Vec<&str> = warnings.iter().filter_map(|warning| warning.split(':').next()).collect();
+        assert_eq!(lines, ["line 1", "line 2", "line 5"]);
+    }
+
+    #[test]
+    fn faults_have_their_line() {
+        for (text, line) in [
+            ("Port x", 1),
+            ("\nPort 0", 2),
+            ("User", 1),
+            ("IdentityFile \"open", 1),
+            ("Host *\nIdentitiesOnly maybe", 2),
+            ("ProxyJump a@b@:x", 1),
+            ("ProxyJump [::1", 1),
+            ("ProxyJump ,", 1),
+            ("Port 70000", 1),
+        ] {
+            assert_eq!(Config::parse(text).unwrap_err().line, line, "{text}");
+        }
+    }
+
+    #[test]
+    fn jumps() {
+        for (text, expected) in [
+            ("h", jump(None, "h", None)),
+            ("u@h:22", jump(Some("u"), "h", Some(22))),
+            ("u@dom@h", jump(Some("u@dom"), "h", None)),
+            ("2001:db8::1", jump(None, "2001:db8::1", None)),
+            ("[2001:db8::1]", jump(None, "2001:db8::1", None)),
+            ("u@[2001:db8::1]:2022", jump(Some("u"), "2001:db8::1", Some(2022))),
+            ("ssh://u@h:2022/", jump(Some("u"), "h", Some(2022))),
+        ] {
+            assert_eq!(Jump::parse(text).as_ref(), Ok(&expected), "{text}");
+        }
+        for text in ["", "@h", "h:", "h:0", "h:65536", "[::1]x", "a b", "u@"] {
+            assert!(Jump::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn quotes_and_escapes() {
+        for (text, expected) in [
+            (r#"a "b c" d"#, vec!["a", "b c", "d"]),
+            (r"a\ b 'it\'s' x\y", vec!["a b", "it's", r"x\y"]),
+            (r#""" a#b #c"#, vec!["", "a#b"]),
+            (r#"pre"mid dle"post"#, vec!["premid dlepost"]),
+        ] {
+            assert_eq!(words(text).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn tokens() {
+        assert_eq!(expand("%h-%%h-%x-%", &[('h', "name")]), "name-%h-%x-%");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "(?s).{0,300}", name in ".{0,20}") {
+            if let Ok(config) = Config::parse(&text) {
+                config.lookup(&[&name]);
+            }
+        }
+
+        #[test]
+        fn near_misses_do_not_panic(
+            parts in prop::collection::vec(
+                prop::sample::select(vec!["Host", "Match", "Port", "ProxyJump", "IdentityFile", "HostName", "=", " ", "\t", "\n",
+                    "\"", "'", "\\", "#", "*", "!", "%h", "%", "[", "]", ":", "@", ",", "22", "none", "ä"]), 0..40)
+        ) {
+            if let Ok(config) = Config::parse(&parts.concat()) {
+                config.lookup(&["ä", "22"]);
+            }
+        }
+    }
+}

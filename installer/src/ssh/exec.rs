@@ -355,3 +355,52 @@ impl Output {
 fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     text.windows(wanted.len()).position(|window| window == wanted)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{KEEP, MAX_LINE, Output};
+
+    fn feed(pieces: &[&[u8]]) -> (Vec<String>, String, bool) {
+        let mut output = Output::new("READY");
+        let mut lines = Vec::new();
+        for piece in pieces {
+            output.take(piece, &mut |line| lines.push(line.to_owned()));
+        }
+        let started = output.started;
+        let kept = output.finish(&mut |line| lines.push(line.to_owned()));
+        (lines, kept, started)
+    }
+
+    #[test]
+    fn nothing_before_ready_counts_however_it_is_cut() {
+        for at in 0..20 {
+            let whole = b"motd\nREADY\none\ntwo\n";
+            let (lines, kept, started) = feed(&[&whole[..at], &whole[at..]]);
+            assert_eq!((lines, kept.as_str(), started), (vec!["one".into(), "two".into()], "one\ntwo\n", true));
+        }
+        assert!(!feed(&[b"READ", b"Y"]).2);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let noise = vec![b'x'; 64 * 1024];
+        let mut output = Output::new("READY");
+        for _ in 0..1000 {
+            output.take(&noise, &mut |_| {});
+            assert!(output.head.len() < 200 * 1024);
+        }
+        output.take(b"\nREADY\n", &mut |_| {});
+        let mut longest = 0;
+        for _ in 0..1000 {
+            output.take(&noise, &mut |line| longest = longest.max(line.len()));
+            assert!(output.kept.len() <= 2 * KEEP + noise.len() && output.line.len() <= MAX_LINE + noise.len());
+        }
+        assert!(longest >= MAX_LINE && longest <= MAX_LINE + noise.len());
+        assert_eq!(output.finish(&mut |_| {}).len(), KEEP);
+    }
+
+    #[test]
+    fn lines_that_are_not_utf8_come_through() {
+        assert_eq!(feed(&[b"READY\na\xffb\n"]).0, ["a\u{fffd}b"]);
+    }
+}

@@ -180,3 +180,168 @@ fn parse_line(line: &str, place: Place) -> Option<Entry> {
     let inner = key.get(4..4 + usize::try_from(u32::from_be_bytes(key.get(..4)?.try_into().ok()?)).ok()?)?;
     (inner == key_type.as_bytes()).then(|| Entry { place, marker, names, key_type: key_type.to_owned(), key })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use hmac::{Hmac, KeyInit, Mac};
+    use proptest::prelude::*;
+    use sha1::Sha1;
+
+    use super::{KnownHosts, Place, Verdict, line_for, name_of};
+
+    const ED: &str = "ssh-ed25519";
+    const EC: &str = "ecdsa-sha2-nistp256";
+    const RSA: &str = "ssh-rsa";
+
+    /// A key's wire form, as far as known_hosts looks into it.
+    fn key(key_type: &str, content: u8) -> Vec<u8> {
+        let mut blob = u32::try_from(key_type.len()).unwrap().to_be_bytes().to_vec();
+        blob.extend_from_slice(key_type.as_bytes());
+        blob.extend_from_slice(&[0, 0, 0, 1, content]);
+        blob
+    }
+
+    fn line(names: &str, key_type: &str, content: u8) -> String {
+        line_for(names, key_type, &key(key_type, content))
+    }
+
+    fn hashed(name: &str) -> String {
+        let salt = b"twenty bytes of salt";
+        let mac = Hmac::<Sha1>::new_from_slice(salt).unwrap().chain_update(name).finalize();
+        format!("|1|{}|{}", STANDARD.encode(salt), STANDARD.encode(mac.into_bytes()))
+    }
+
+    fn known(text: &str) -> KnownHosts {
+        let mut known = KnownHosts::default();
+        known.add(Path::new("kh"), text);
+        known
+    }
+
+    fn at(line: usize) -> Place {
+        Place { file: PathBuf::from("kh"), line }
+    }
+
+    const UNKNOWN: Verdict = Verdict::Unknown { authority: false };
+
+    #[test]
+    fn any_matching_line_wins() {
+        // Case 74: the right key stands on a later line, after other types and after an old key of the same type.
+        let text = format!(
+            "# h1 by hand\n\n{}{}{}{}",
+            line("h1", RSA, 1),
+            line("h1", ED, 2),
+            line("h1", ED, 3),
+            line("h1", EC, 4)
+        );
+        let known = known(&text);
+        for (key_type, content) in [(RSA, 1), (ED, 2), (ED, 3), (EC, 4)] {
+            assert_eq!(known.verdict("h1", key_type, &key(key_type, content)), Verdict::Match, "{key_type} {content}");
+        }
+        assert_eq!(known.verdict("h1", ED, &key(ED, 9)), Verdict::Changed(at(4)));
+        assert_eq!(known.verdict("h2", ED, &key(ED, 2)), UNKNOWN);
+        assert_eq!(known.recorded_types(&["h1".into()]), [RSA, ED, ED, EC]);
+    }
+
+    #[test]
+    fn a_host_known_by_other_types_only_is_not_unknown() {
+        let known = known(&line("h1", RSA, 1));
+        assert_eq!(known.verdict("h1", ED, &key(ED, 1)), Verdict::OtherType(at(1)));
+    }
+
+    #[test]
+    fn names_as_openssh_writes_them() {
+        let (h1, tab) = (hashed("h1"), line("h1", ED, 1).replace(' ', "\t"));
+        let cases: &[(String, &str, bool)] = &[
+            (line(&h1, ED, 1), "h1", true),
+            (line(&h1, ED, 1), "H1", true),
+            (line(&h1, ED, 1), "h2", false),
+            (line(&hashed("[h1]:2222"), ED, 1), "[h1]:2222", true),
+            (line("[h1]:2222", ED, 1), "[h1]:2222", true),
+            (line("[h1]:2222", ED, 1), "h1", false),
+            (line("h1", ED, 1), "[h1]:2222", false),
+            (line("a,h1,192.0.2.1", ED, 1), "192.0.2.1", true),
+            (line("*.example.test", ED, 1), "h1.example.test", true),
+            (line("*.example.test,!h2.example.test", ED, 1), "h2.example.test", false),
+            (line("!h2,*", ED, 1), "h1", true),
+            (line("H1", ED, 1), "h1", true),
+            (line("2001:db8::1", ED, 1), "2001:db8::1", true),
+            (tab.clone(), "h1", true),
+            (format!("  {tab}"), "h1", true),
+            (line("h1", ED, 1).replace('\n', " comment\r\n"), "h1", true),
+            (line("|2|abc|def", ED, 1), "|2|abc|def", false),
+            (line("|1|!|!", ED, 1), "h1", false),
+        ];
+        for (text, name, matches) in cases {
+            let expected = if *matches { Verdict::Match } else { UNKNOWN };
+            assert_eq!(known(text).verdict(name, ED, &key(ED, 1)), expected, "{name} in {text}");
+        }
+    }
+
+    #[test]
+    fn markers() {
+        let text = format!("@revoked * {}@cert-authority *.test {}", line("x", ED, 1), line("x", ED, 2));
+        let text = text.replace("* x ", "* ").replace("test x ", "test ");
+        let text = format!("{text}{}", line("h1", ED, 1));
+        let known = known(&text);
+        assert_eq!(known.verdict("h1", ED, &key(ED, 1)), Verdict::Revoked(at(1)), "even where it is recorded");
+        assert_eq!(known.verdict("h9", ED, &key(ED, 1)), Verdict::Revoked(at(1)));
+        assert_eq!(
+            known.verdict("h9", ED, &key(ED, 3)),
+            UNKNOWN,
+            "a revoked key of the type says nothing about others"
+        );
+        // An authority's key is not a host key.
+        assert_eq!(known.verdict("a.test", ED, &key(ED, 2)), Verdict::Unknown { authority: true });
+        assert!(known.recorded_types(&["a.test".into()]).is_empty());
+    }
+
+    #[test]
+    fn damaged_lines_say_nothing_and_are_counted() {
+        let damaged = ["h1", "h1 ssh-ed25519", "h1 ssh-ed25519 %%%", "@what h1 ssh-ed25519 AAAA", "h1 1024 35 1234"];
+        let other_type = line("h1", ED, 5).replace(ED, RSA);
+        let text = format!("{}\n{other_type}{}", damaged.join("\n"), line("h1", ED, 1));
+        let known = known(&text);
+        assert_eq!(known.verdict("h1", ED, &key(ED, 1)), Verdict::Match);
+        assert_eq!(known.verdict("h1", ED, &key(ED, 2)), Verdict::Changed(at(7)));
+    }
+
+    #[test]
+    fn further_names_can_only_vouch() {
+        let known = known(&format!("{}{}", line("192.0.2.1", ED, 1), line("kvm-01", ED, 2)));
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let verdict = |list: &[&str], content| known.verdict_of_names(&names(list), ED, &key(ED, content));
+        assert_eq!(verdict(&["192.0.2.1", "kvm-01"], 1), Verdict::Match);
+        assert_eq!(verdict(&["192.0.2.9", "kvm-01"], 2), Verdict::Match);
+        assert_eq!(verdict(&["192.0.2.9", "kvm-01"], 3), UNKNOWN, "another fleet may have a kvm-01 too");
+        assert_eq!(verdict(&["192.0.2.1", "kvm-01"], 2), Verdict::Changed(at(1)));
+    }
+
+    #[test]
+    fn names_with_ports() {
+        assert_eq!(name_of("H1", 22), "h1");
+        assert_eq!(name_of("2001:DB8::1", 2222), "[2001:db8::1]:2222");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics_and_a_recorded_key_is_found(noise in "(?s).{0,200}", name in "[a-z0-9.-]{1,20}", port in 1u16..) {
+            let name = name_of(&name, port);
+            let text = format!("{noise}\n{}", line(&name, ED, 7));
+            let verdict = known(&text).verdict(&name, ED, &key(ED, 7));
+            prop_assert_eq!(verdict, Verdict::Match);
+        }
+
+        #[test]
+        fn near_misses_do_not_panic(
+            parts in prop::collection::vec(
+                prop::sample::select(vec!["@revoked", "@cert-authority", " ", "\t", ",", "!", "*", "|1|", "|", "h1", "[h1]:2",
+                    "ssh-rsa", "AAAA", "AAAAB3NzaC1yc2EAAAADAQAB", "=", "#", "\n", "\r", "ä"]), 0..40)
+        ) {
+            known(&parts.concat()).verdict("h1", RSA, &key(RSA, 1));
+        }
+    }
+}

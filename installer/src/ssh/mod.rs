@@ -20,6 +20,8 @@ mod prompt;
 mod quote;
 mod session;
 mod target;
+#[cfg(test)]
+mod tests;
 mod trust;
 mod upload;
 

@@ -231,7 +231,10 @@ fn endpoint(
     let known_names = if let Some(name) = &settings.host_key_alias {
         vec![name.to_lowercase()]
     } else {
-        let mut names = vec![name_of(address, port), name_of(alias, port), name_of(address, 22)];
+        let mut names = vec![name_of(address, port), name_of(alias, port)];
+        if port != 22 {
+            names.push(name_of(address, 22));
+        }
         names.dedup();
         names
     };
@@ -252,5 +255,122 @@ fn endpoint(
         identities_only: settings.identities_only,
         known_names,
         known_hosts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use crate::fleet::model::{Host, Ssh};
+
+    use super::{Options, Target, resolve};
+    use crate::ssh::config::Config;
+
+    fn options() -> Options {
+        Options {
+            base: "/fleets/a".into(),
+            home: "/home/me".into(),
+            local_user: "me".into(),
+            agent: None,
+            identity_files: Vec::new(),
+            user: None,
+            accept_new: false,
+        }
+    }
+
+    fn host(ssh: Ssh) -> Host {
+        Host {
+            name: "kvm-01".into(),
+            address: "192.0.2.11".parse().unwrap(),
+            roles: Vec::new(),
+            uplink: crate::fleet::model::Uplink::default(),
+            ssh,
+        }
+    }
+
+    fn resolved(fleet: &Ssh, of_host: Ssh, config: &str, options: &Options) -> Target {
+        resolve(fleet, &host(of_host), &Config::parse(config).unwrap(), options).unwrap().0
+    }
+
+    fn paths(list: &[&str]) -> Vec<PathBuf> {
+        list.iter().map(PathBuf::from).collect()
+    }
+
+    /// Where each jump goes: user, address, port.
+    fn route(target: &Target) -> Vec<String> {
+        target.jumps.iter().map(|hop| format!("{}@{}:{}", hop.user, hop.address, hop.port)).collect()
+    }
+
+    #[test]
+    fn what_nobody_says_is_as_with_ssh() {
+        let target = resolved(&Ssh::default(), Ssh::default(), "", &options());
+        let endpoint = &target.endpoint;
+        assert_eq!((endpoint.user.as_str(), endpoint.address.as_str(), endpoint.port), ("me", "192.0.2.11", 22));
+        assert_eq!(endpoint.known_hosts, paths(&["/home/me/.ssh/known_hosts"]));
+        assert_eq!(endpoint.known_names[..2], ["192.0.2.11", "kvm-01"]);
+        assert_eq!(endpoint.default_identity_files[0], PathBuf::from("/home/me/.ssh/id_ed25519"));
+        assert!(endpoint.identity_files.is_empty() && target.jumps.is_empty());
+    }
+
+    #[test]
+    fn the_host_wins_over_the_fleet_over_ssh_config() {
+        let fleet = Ssh {
+            user: Some("ops".into()),
+            port: Some(2201),
+            identity_files: paths(&["~/.ssh/fleet", "keys/second"]),
+            jump: vec!["ops@bastion.example.test".into()],
+            known_hosts: paths(&["known"]),
+            config: None,
+        };
+        let config = "Host kvm-*\nUser nobody\nPort 9\nIdentityFile ~/x\nProxyJump z\nHostName other\n";
+        let target = resolved(&fleet, Ssh { port: Some(2202), ..Ssh::default() }, config, &options());
+        assert_eq!((target.endpoint.user.as_str(), target.endpoint.port), ("ops", 2202));
+        assert_eq!(target.endpoint.address, "192.0.2.11", "the fleet file says where the host is");
+        assert_eq!(target.endpoint.identity_files, paths(&["/home/me/.ssh/fleet", "/fleets/a/keys/second"]));
+        assert_eq!(target.endpoint.known_hosts, paths(&["/fleets/a/known"]));
+        assert_eq!(target.endpoint.known_names[0], "[192.0.2.11]:2202");
+        assert_eq!(route(&target), ["ops@bastion.example.test:22"]);
+        assert_eq!(target.jumps[0].identity_files, target.endpoint.identity_files);
+
+        let none = Ssh { jump: vec!["none".into()], ..Ssh::default() };
+        assert!(resolved(&fleet, none, config, &options()).jumps.is_empty());
+        let flags = Options { user: Some("root".into()), identity_files: paths(&["/k"]), ..options() };
+        let target = resolved(&fleet, Ssh::default(), config, &flags);
+        assert_eq!((target.endpoint.user.as_str(), &target.endpoint.identity_files), ("root", &paths(&["/k"])));
+    }
+
+    #[test]
+    fn ssh_config_fills_what_is_open() {
+        let config = "Host 192.0.2.*\nUser %u\nHostKeyAlias Same\nUserKnownHostsFile ~/kh /etc/kh\n\
+                      IdentityFile ~/.ssh/%r-%h\nIdentitiesOnly yes\n";
+        let target = resolved(&Ssh::default(), Ssh::default(), &config.replace("%u", "ops"), &options());
+        assert_eq!(target.endpoint.known_names, ["same"]);
+        assert_eq!(target.endpoint.known_hosts, paths(&["/home/me/kh", "/etc/kh"]));
+        assert_eq!(target.endpoint.identity_files, paths(&["/home/me/.ssh/ops-192.0.2.11"]));
+        assert!(target.endpoint.identities_only);
+    }
+
+    #[test]
+    fn jump_chains() {
+        // Case 77: a jump for every host does not lead to itself for ever.
+        let config = "Host *\nPort 2200\nProxyJump jump@[2001:db8::9]:2022,j2\n";
+        let target = resolved(&Ssh::default(), Ssh::default(), config, &options());
+        assert_eq!(route(&target), ["jump@2001:db8::9:2022", "me@j2:2200"]);
+
+        let config = "Host kvm-*\nProxyJump inner\nHost inner\nHostName 10.0.0.1\nUser in\nProxyJump outer\n\
+                      Host outer\nHostName outer.example.test\nPort 2022\n";
+        let target = resolved(&Ssh::default(), Ssh::default(), config, &options());
+        assert_eq!(route(&target), ["me@outer.example.test:2022", "in@10.0.0.1:22"]);
+        assert_eq!(target.jumps[1].known_names, ["10.0.0.1", "inner"]);
+
+        let turning = "Host kvm-*\nProxyJump a\nHost a\nProxyJump b\nHost b\nProxyJump a\n";
+        let target = resolved(&Ssh::default(), Ssh::default(), turning, &options());
+        assert_eq!(route(&target), ["me@b:22", "me@a:22"]);
+
+        let long: Vec<String> = (0..9).map(|number| format!("j{number}")).collect();
+        let fleet = Ssh { jump: long, ..Ssh::default() };
+        let error = resolve(&fleet, &host(Ssh::default()), &Config::default(), &options()).unwrap_err();
+        assert!(error.contains("jump hosts"), "{error}");
     }
 }

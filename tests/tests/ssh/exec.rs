@@ -56,7 +56,7 @@ async fn large_output_keeps_its_end_and_stalls_nothing() {
     let remote = sshd.connect("root").await;
     let script = "head -c 30000000 /dev/zero | tr '\\0' x; echo; echo last";
     let mut seen = 0;
-    let request = Request { script, root: false, timeout: Duration::from_secs(60) };
+    let request = Request { script, root: false, timeout: Duration::from_mins(1) };
     let finished = remote
         .run(request, &mut |line| {
             if let Line::Out(text) = line {

@@ -1,6 +1,7 @@
 //! A real sshd on the loopback, with its own keys and, in a mount namespace of its own, its own accounts and sudoers:
 //! nothing of this machine is changed.
 
+use std::fmt::Write;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use hostspan::secret::Secret;
 use hostspan::ssh::{Dialer, Endpoint, Finished, Prompt, Remote, RemoteError, Request, SshRemote, Target};
+use sha2::{Digest, Sha256};
 
 /// May use sudo with its password only.
 pub const ADMIN: &str = "hostspan-admin";
@@ -55,11 +57,11 @@ impl Sshd {
         );
         fs::write(path.join("sshd_config"), text).unwrap();
         fs::create_dir_all("/run/sshd").unwrap();
-        let binds: String = ["passwd", "shadow", "group", "sudoers"]
-            .iter()
-            .map(|name| format!("mount --bind {0}/{name} /etc/{name} && ", path.display()))
-            .collect();
-        let script = format!("{binds} exec /usr/sbin/sshd -D -E {0}/log -f {0}/sshd_config", path.display());
+        let script = format!(
+            "for file in passwd shadow group sudoers; do mount --bind {0}/$file /etc/$file || exit 1; done; \
+             exec /usr/sbin/sshd -D -E {0}/log -f {0}/sshd_config",
+            path.display()
+        );
         let child = Command::new("unshare").args(["-m", "sh", "-c", &script]).stdin(Stdio::null()).spawn().unwrap();
         let mut sshd = Self { dir, port, child };
         sshd.wait();
@@ -152,9 +154,9 @@ fn accounts(dir: &Path) {
     let mut copies = [("passwd", 0o644), ("shadow", 0o640), ("group", 0o644)]
         .map(|(name, mode)| (name, mode, fs::read_to_string(format!("/etc/{name}")).unwrap()));
     for (number, user) in [(54_321, ADMIN), (54_322, FREE), (54_323, GUEST)] {
-        copies[0].2 += &format!("{user}:x:{number}:{number}::/tmp:/bin/sh\n");
-        copies[1].2 += &format!("{user}:{}:19000:0:99999:7:::\n", PASSWORD_HASH);
-        copies[2].2 += &format!("{user}:x:{number}:\n");
+        writeln!(copies[0].2, "{user}:x:{number}:{number}::/tmp:/bin/sh").unwrap();
+        writeln!(copies[1].2, "{user}:{PASSWORD_HASH}:19000:0:99999:7:::").unwrap();
+        writeln!(copies[2].2, "{user}:x:{number}:").unwrap();
     }
     let sudoers = format!(
         "Defaults env_reset\nroot ALL=(ALL:ALL) ALL\n{ADMIN} ALL=(ALL:ALL) ALL\n{FREE} ALL=(ALL) NOPASSWD: ALL\n"
@@ -185,16 +187,24 @@ impl Prompt for Fixed {
     }
 }
 
+/// In lower-case hex.
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut hex, byte| {
+        write!(hex, "{byte:02x}").unwrap();
+        hex
+    })
+}
+
 pub async fn connect(target: Target) -> Result<Arc<SshRemote>, RemoteError> {
     Dialer::new(Arc::new(Fixed::default())).connect(target).await
 }
 
 /// Runs a script as the login user.
 pub async fn sh(remote: &SshRemote, script: &str) -> Result<Finished, RemoteError> {
-    remote.run(Request { script, root: false, timeout: Duration::from_secs(60) }, &mut |_| {}).await
+    remote.run(Request { script, root: false, timeout: Duration::from_mins(1) }, &mut |_| {}).await
 }
 
 /// Runs a script as root.
 pub async fn as_root(remote: &SshRemote, script: &str) -> Result<Finished, RemoteError> {
-    remote.run(Request { script, root: true, timeout: Duration::from_secs(60) }, &mut |_| {}).await
+    remote.run(Request { script, root: true, timeout: Duration::from_mins(1) }, &mut |_| {}).await
 }

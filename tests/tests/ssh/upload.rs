@@ -5,9 +5,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hostspan::ssh::{Remote, RemoteErrorKind, SshRemote, Upload};
-use sha2::{Digest, Sha256};
 
-use crate::sshd::{FREE, Sshd};
+use crate::sshd::{FREE, Sshd, sha256};
 
 const SIZE: usize = 20_000_003;
 
@@ -15,8 +14,7 @@ fn file(sshd: &Sshd) -> (std::path::PathBuf, String) {
     let bytes: Vec<u8> = (0..SIZE).map(|i| u8::try_from((i * 7 + i / 251) % 256).unwrap()).collect();
     let local = sshd.path("local");
     std::fs::write(&local, &bytes).unwrap();
-    let digest = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    (local, digest)
+    (local, sha256(&bytes))
 }
 
 async fn put(
