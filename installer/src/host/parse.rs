@@ -379,8 +379,9 @@ impl<'a> Raw<'a> {
                 "ss" => "the ports in use",
                 "systemctl" => "the services that run",
                 "stat" => "free disk space",
-                "grep" => "almost nothing",
-                _ => "what it is needed for later",
+                "grep" => "almost everything",
+                "bash" | "timeout" => "whether hosts reach each other",
+                _ => "something",
             };
             format!("`{tool}` is not installed: {lost} cannot be read")
         });

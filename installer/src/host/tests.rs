@@ -119,7 +119,7 @@ fn a_converted_container() {
     assert_eq!(
         facts.unreadable,
         [
-            "`timeout` is not installed: what it is needed for later cannot be read",
+            "`timeout` is not installed: whether hosts reach each other cannot be read",
             "/sys/devices/system/cpu/online is empty or cannot be read"
         ]
     );
