@@ -25,13 +25,19 @@ pub(super) struct Forced {
     pub(super) cgroup_v1: bool,
     /// Nobody may lower an OOM score here.
     pub(super) no_sys_resource: bool,
+    /// There is no /dev/kvm to hand on.
+    pub(super) no_kvm: bool,
 }
 
 impl Forced {
     /// Looks at this machine.
     pub(super) fn detect() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        Self { cgroup_v1: !cgroup::is_unified(), no_sys_resource: !may_use_sys_resource(&status) }
+        Self {
+            cgroup_v1: !cgroup::is_unified(),
+            no_sys_resource: !may_use_sys_resource(&status),
+            no_kvm: !Path::new("/dev/kvm").exists(),
+        }
     }
 }
 
@@ -65,6 +71,9 @@ fn fleet(dir: &Path, options: &Options, hosts: &[Spec], forced: Forced) -> Fleet
             kubernetes.kubelet.insert("failCgroupV1".to_owned(), json!(false));
             kubernetes.kubelet.insert("cgroupDriver".to_owned(), json!("cgroupfs"));
             acknowledge.push("cgroup-v1".to_owned());
+        }
+        if forced.no_kvm {
+            acknowledge.push("no-kvm".to_owned());
         }
         runtime.restrict_oom_score_adj = forced.no_sys_resource;
     }
@@ -143,7 +152,7 @@ mod tests {
     use super::*;
     use crate::lab::layout::Layout;
 
-    const SANDBOX: Forced = Forced { cgroup_v1: true, no_sys_resource: true };
+    const SANDBOX: Forced = Forced { cgroup_v1: true, no_sys_resource: true, no_kvm: true };
 
     fn rendered(options: &Options, forced: Forced) -> (Fleet, String) {
         let hosts = Layout::new("demo", "10.130.4.0/22".parse().unwrap()).hosts(options);
@@ -161,6 +170,7 @@ mod tests {
         assert_eq!(read, fleet, "{text}");
         assert!(!text.contains("null"), "{text}");
         assert_eq!(read.spec.hosts.len(), 3, "the bastion is no part of the fleet");
+        assert_eq!(read.spec.acknowledge, ["cgroup-v1", "no-kvm"]);
         assert_eq!(read.spec.hosts[0].roles, [Role::ControlPlane, Role::Worker]);
         assert_eq!(read.spec.hosts[2].roles, [Role::Worker]);
     }
