@@ -200,7 +200,8 @@ fn edit_fstab(out: &mut String, action: &FstabAction, seen: &Observed) {
     }
     let new = fstab::disable(text, &action.disable_type);
     if new != *text {
-        let call = format!("edit_file {} {}", wanted::FSTAB, wanted::sha256(text.as_bytes()));
+        let digests = [text, &new].map(|text| wanted::sha256(text.as_bytes())).join(" ");
+        let call = format!("edit_file {} {digests}", wanted::FSTAB);
         out.push_str(&heredoc(&call, new.as_bytes()));
     }
 }

@@ -193,11 +193,15 @@ put_file() {
   place "$1.hostspan-new" "$1" "$3" "$2"
 }
 
-# edit_file PATH SHA256, new content on standard input: only if it still is what the plan saw; owner and mode stay.
+# edit_file PATH OLD NEW, new content on standard input: only if it still is what the plan saw; owner and mode stay. OLD and
+# NEW are digests: an earlier script of ours may have made the very same edit since.
 edit_file() {
   sum=$(sha256sum <"$1")
-  [ "${sum%% *}" = "$2" ] || fail "$1 was changed by somebody else since the plan was made; run again"
-  put_file "$1" "$(stat -c %a "$1")" "$(stat -c %u:%g "$1")"
+  case "${sum%% *}" in
+    "$2") put_file "$1" "$(stat -c %a "$1")" "$(stat -c %u:%g "$1")" ;;
+    "$3") ;;
+    *) fail "$1 was changed by somebody else since the plan was made; run again" ;;
+  esac
 }
 
 remove_file() {
