@@ -24,6 +24,7 @@ finish() {
   exit "$1"
 }
 
+# begin ID [TITLE]: the title only where the caller of the script does not know it.
 begin() {
   if [ -e "$RUN/stop" ]; then
     rec "stopped	$1"
@@ -31,7 +32,7 @@ begin() {
   fi
   rm -rf "$W"
   mkdir -m 0700 "$W" || finish 1
-  rec "begin	$1"
+  rec "begin	$1	${2-}"
 }
 
 ended() {

@@ -39,16 +39,20 @@ restore_file() {
   fi
 }
 
-# Boot state now; what ran before is started at the end, when all its files are as they were.
+# Boot state now, where it differs; what ran before is started at the end, when all its files are as they were.
 restore_unit() {
-  now=$(systemctl show -p LoadState -- "$name")
-  case "$1" in
-    *LoadState=masked*) systemctl -q mask -- "$name" ;;
-    *) if [ "$now" = LoadState=masked ]; then systemctl -q unmask -- "$name"; fi ;;
+  now=$(systemctl show -p LoadState -p UnitFileState -- "$name")
+  case "$1 $now" in
+    *LoadState=masked*' '*LoadState=masked*) ;;
+    *LoadState=masked*' '*) systemctl -q mask -- "$name" ;;
+    *' '*LoadState=masked*) systemctl -q unmask -- "$name" ;;
   esac
-  case "$1" in
-    *UnitFileState=enabled*) systemctl -q enable -- "$name" ;;
-    *UnitFileState=disabled* | *LoadState=not-found*) systemctl -q disable -- "$name" 2>/dev/null || : ;;
+  case "$1 $now" in
+    *UnitFileState=enabled*' '*UnitFileState=enabled*) ;;
+    *UnitFileState=enabled*' '*) systemctl -q enable -- "$name" ;;
+    *UnitFileState=disabled*' '*UnitFileState=enabled* | *LoadState=not-found*' '*UnitFileState=enabled*)
+      systemctl -q disable -- "$name"
+      ;;
   esac
   case "$1" in
     *ActiveState=active* | *ActiveState=activating* | *ActiveState=reloading*)
@@ -79,7 +83,17 @@ undo() {
   name=$2
   shift 2
   E=$1
-  begin "$kind $name"
+  case "$kind" in
+    file) begin "$kind $name" "Restore $name" ;;
+    parent | directory) begin "$kind $name" "Remove the directory $name" ;;
+    mode) begin "$kind $name" "Give $name its owner and mode back" ;;
+    unit) begin "$kind $name" "Put the unit $name back" ;;
+    sysctl) begin "$kind $name" "Set $name back" ;;
+    module) begin "$kind $name" "Unload the module $name" ;;
+    swap) begin "$kind $name" "Swap to $name again" ;;
+    packages) begin "$kind $name" "Remove $name" ;;
+    *) begin "$kind $name" "Undo $name" ;;
+  esac
   ( set -e; restore "$kind" ) </dev/null 2>&1 9>&-
   rc=$?
   if [ $rc = 0 ]; then
@@ -124,7 +138,7 @@ for e in $entries; do
 done
 purge_collected
 if [ -e "$STATE/restart" ]; then
-  begin "units that ran before"
+  begin "units that ran before" "Start the units that ran before"
   (
     systemctl daemon-reload
     rc=0

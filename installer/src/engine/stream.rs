@@ -146,7 +146,10 @@ impl<'a> Reader<'a> {
         let kind = fields.next().unwrap_or_default();
         let mut next = || fields.next().unwrap_or_default().to_owned();
         match kind {
-            "begin" => self.begin(next()),
+            "begin" => {
+                let (id, title) = (next(), next());
+                self.begin(id, &title);
+            }
             "why" => {
                 let why = self.redactor.clean(&next());
                 if let Some(running) = &mut self.running {
@@ -183,12 +186,12 @@ impl<'a> Reader<'a> {
         self.events.send(Event::Warning { host: Some(self.host.into()), message });
     }
 
-    fn begin(&mut self, id: String) {
+    fn begin(&mut self, id: String, title: &str) {
         let (title, expected_ms) = self
             .steps
             .iter()
             .find(|(known, ..)| *known == id)
-            .map_or_else(|| (id.clone(), 0), |(_, title, expected_ms)| (title.clone(), *expected_ms));
+            .map_or_else(|| (title.to_owned(), 1000), |(_, title, expected_ms)| (title.clone(), *expected_ms));
         self.events.send(Event::StepStarted {
             host: self.host.into(),
             phase: self.phase.into(),
