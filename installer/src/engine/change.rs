@@ -83,13 +83,13 @@ pub(super) fn compile(run: &Run<'_>, phase: &PhaseSteps, steps: &[&ReadyStep], s
         if !dependents.is_empty() {
             _ = writeln!(out, "mark {}", dependents.join(" "));
         }
-        body(&mut out, step, seen, again.contains(step.id.as_str()));
-        if let Some(artifact) = &step.artifact
-            && !steps[position + 1..]
-                .iter()
-                .any(|later| later.artifact.as_ref().is_some_and(|a| a.sha256 == artifact.sha256))
-        {
-            _ = writeln!(out, "rm -rf {}/{}", names::CACHE_DIR, artifact.sha256);
+        let last_use = step.artifact.as_ref().filter(|artifact| {
+            let later = steps[position + 1..].iter().filter_map(|later| later.artifact.as_ref());
+            !later.map(|later| &later.sha256).any(|sha256| *sha256 == artifact.sha256)
+        });
+        body(&mut out, step, seen, again.contains(step.id.as_str()), last_use.is_some());
+        if let Some(artifact) = last_use {
+            _ = writeln!(out, "rm -f {}/{}", names::CACHE_DIR, artifact.sha256);
         }
         if !step.step.after_change_of.is_empty() {
             _ = writeln!(out, "rm -f {}/{}", names::PENDING_DIR, key(&step.id));
@@ -115,7 +115,7 @@ fn run_again<'a>(phase: &'a PhaseSteps, steps: &[&'a ReadyStep], seen: &Observed
         .collect()
 }
 
-fn body(out: &mut String, step: &ReadyStep, seen: &Observed, again: bool) {
+fn body(out: &mut String, step: &ReadyStep, seen: &Observed, again: bool, last_use: bool) {
     match &step.step.action {
         Action::File(file) if file.absent => _ = writeln!(out, "remove_file {}", word(&file.path)),
         Action::File(_) => {}
@@ -127,7 +127,7 @@ fn body(out: &mut String, step: &ReadyStep, seen: &Observed, again: bool) {
             let missing = package.names.iter().filter(|name| !seen.packages.contains(*name));
             _ = writeln!(out, "install_packages {}", words(missing.map(String::as_str)));
         }
-        Action::Artifact(artifact) => install(out, step, artifact),
+        Action::Artifact(artifact) => install(out, step, artifact, last_use),
         Action::Unit(unit) => systemd(out, unit, again),
         Action::Sysctl(sysctl) => {
             for (name, value) in &sysctl.values {
@@ -149,7 +149,7 @@ fn body(out: &mut String, step: &ReadyStep, seen: &Observed, again: bool) {
     }
 }
 
-fn install(out: &mut String, step: &ReadyStep, action: &ArtifactAction) {
+fn install(out: &mut String, step: &ReadyStep, action: &ArtifactAction, last_use: bool) {
     let Some(artifact) = &step.artifact else {
         _ = writeln!(out, "fail {}", word(&format!("hostspan has no artifact {}", action.name)));
         return;
@@ -171,7 +171,9 @@ fn install(out: &mut String, step: &ReadyStep, action: &ArtifactAction) {
             Some(from) => format!("\"$UNPACKED\"/{}", word(plain_member(from))),
             None => format!("{}/{sha256}", names::CACHE_DIR),
         };
-        _ = writeln!(out, "install_file {source} {} {}", word(&file.to), word(&file.mode));
+        let once = action.install.iter().filter(|other| other.from == file.from).count() == 1;
+        let take = if once && (file.from.is_some() || last_use) { "mv" } else { "cp" };
+        _ = writeln!(out, "install_file {take} {source} {} {}", word(&file.to), word(&file.mode));
     }
     let paths = words(action.install.iter().map(|file| file.to.as_str()));
     _ = writeln!(out, "receipt {key} {sha256} {paths}");

@@ -240,8 +240,10 @@ unpack() {
   tar "$flags" -f "$archive" -C "$UNPACKED" --no-same-owner -- "$@" 2>"$W/tar" || :
 }
 
-# install_file SOURCE PATH MODE
+# install_file TAKE SOURCE PATH MODE, where TAKE is mv, or cp for a source that is needed again
 install_file() {
+  take=$1
+  shift
   if [ ! -f "$1" ]; then
     cat "$W/tar" 2>/dev/null || :
     fail "there is no file ${1#"$UNPACKED/"} in the archive"
@@ -250,7 +252,7 @@ install_file() {
   parents "$2"
   keep_file "$2"
   rm -f "$2.hostspan-new"
-  cp --reflink=auto -- "$1" "$2.hostspan-new"
+  "$take" -- "$1" "$2.hostspan-new"
   place "$2.hostspan-new" "$2" root:root "$3"
 }
 

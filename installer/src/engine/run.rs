@@ -25,6 +25,8 @@ use crate::ssh::{Remote, RemoteError, RemoteErrorKind, Request, Upload};
 const PROBE_TIMEOUT: Duration = Duration::from_mins(2);
 /// For the small scripts about the lock.
 const SHORT: Duration = Duration::from_secs(30);
+/// For giving a host free after the second Ctrl-C.
+const IMPATIENT: Duration = Duration::from_secs(2);
 /// How often a run says that it is alive; its lock counts as abandoned after 60 s of silence.
 const BEAT: Duration = Duration::from_secs(20);
 /// How often the host is looked at again in one phase before something else must be wrong.
@@ -344,7 +346,9 @@ impl<'a> HostRun<'a> {
         if self.held.swap(false, Ordering::Relaxed) {
             let Identity { token, owner } = &self.identity;
             let prologue = change::prologue(&change::Run { mark: "", token, owner, dead: "" });
-            drop(self.short(&format!("{prologue}release_lock\n")).await);
+            let script = format!("{prologue}release_lock\n");
+            let patience = if self.cancel.stop() == Stop::AtOnce { IMPATIENT } else { SHORT };
+            drop(tokio::time::timeout(patience, self.short(&script)).await);
         }
     }
 
