@@ -65,6 +65,8 @@ pub fn init(fleet: &Fleet, host: &Host, node: &str, images: &Images, cri_socket:
         "kind": "KubeProxyConfiguration",
         "mode": "nftables",
         "clusterCIDR": spec.network.pods.to_string(),
+        // Left alone: the size of the connection table is the phase prepare's, and in a container it cannot be written.
+        "conntrack": {"maxPerCore": 0, "min": 0},
     });
     let documents = [init, cluster, proxy].iter().map(yaml).collect::<Result<Vec<_>, _>>()?;
     Ok(documents.join("---\n"))
@@ -98,6 +100,8 @@ pub fn kubelet(fleet: &Fleet, resolv_conf: &str) -> Result<String, YamlError> {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "resolvConf": resolv_conf,
+        // They are for kube-proxy's iptables mode. In nftables mode nobody uses them, and a reset would leave them behind.
+        "makeIPTablesUtilChains": false,
     });
     if let Some(map) = configuration.as_object_mut() {
         merge(map, fleet.spec.kubernetes.kubelet.iter());
@@ -260,7 +264,7 @@ mod tests {
             documents(&kubelet(&fleet, "/etc/resolv.conf").unwrap())[0],
             json!({
                 "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-                "resolvConf": "/etc/mine", "failSwapOn": false, "featureGates": {"A": true},
+                "resolvConf": "/etc/mine", "makeIPTablesUtilChains": false, "failSwapOn": false, "featureGates": {"A": true},
             })
         );
     }

@@ -16,9 +16,11 @@ mod kubeconfig;
 pub mod phases;
 mod pipeline;
 pub mod pod_networks;
+mod reset;
 mod session;
 pub mod variables;
 
 pub use kubeconfig::{KubeconfigError, kubeconfig};
 pub use pipeline::{apply, plan};
-pub use session::{Connected, FleetError, FleetOutcome, FleetPlan, HostEnd, HostError, HostOutcome, HostPlan, Session};
+pub use reset::reset;
+pub use session::{Connected, FleetError, FleetOutcome, FleetPlan, HostEnd, HostError, HostOutcome, HostPlan, Session, control_plane};

@@ -29,21 +29,21 @@ pub enum On {
 pub enum After {
     /// Nothing: hosts go through it at their own pace.
     Nothing,
-    /// A control plane that answers.
+    /// A control plane that answers; the control plane itself waits for nothing.
     ControlPlane,
     /// The end of all other hosts' phases.
     AllHosts,
 }
 
-/// All of them. The pod network comes after the control plane although it does not need one: a host then never records
-/// pod networks that the control plane, whose record counts, has not seen.
+/// All of them. The pod network comes before a host is a node: its pods then have one from the start, and still have one
+/// when a reset, which goes backwards, stops them. The other hosts' comes after the control plane's, whose record counts.
 pub const PHASES: [Phase; 7] = [
     Phase { name: "prepare", on: On::Every, after: After::Nothing },
     Phase { name: "runtime", on: On::Every, after: After::Nothing },
     Phase { name: "node", on: On::Every, after: After::Nothing },
+    Phase { name: "pod-network", on: On::Every, after: After::ControlPlane },
     Phase { name: "control-plane", on: On::ControlPlane, after: After::Nothing },
     Phase { name: "workers", on: On::Others, after: After::ControlPlane },
-    Phase { name: "pod-network", on: On::Every, after: After::ControlPlane },
     Phase { name: "ready", on: On::ControlPlane, after: After::AllHosts },
 ];
 
@@ -78,8 +78,8 @@ mod tests {
             let host = &fleet.spec.hosts[index];
             PHASES.iter().filter(|phase| phase.is_for(fleet, host)).map(|phase| phase.name).collect()
         };
-        assert_eq!(of(&fleet, 0), ["prepare", "runtime", "node", "control-plane", "pod-network", "ready"]);
-        assert_eq!(of(&fleet, 1), ["prepare", "runtime", "node", "workers", "pod-network"]);
+        assert_eq!(of(&fleet, 0), ["prepare", "runtime", "node", "pod-network", "control-plane", "ready"]);
+        assert_eq!(of(&fleet, 1), ["prepare", "runtime", "node", "pod-network", "workers"]);
         fleet.spec.network.cni = Cni::None;
         assert_eq!(of(&fleet, 1), ["prepare", "runtime", "node", "workers"]);
     }

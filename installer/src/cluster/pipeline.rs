@@ -1,8 +1,8 @@
 //! Plan and apply: all hosts at once, each at its own pace, waiting for others only where it has to.
 //!
 //! ```text
-//! control plane   prepare > runtime > node > control-plane > pod-network ----+--> ready
-//! every other     prepare > runtime > node ...... workers > pod-network -----+
+//! control plane   prepare > runtime > node > pod-network > control-plane ----+--> ready
+//! every other     prepare > runtime > node ...... pod-network > workers -----+
 //!                                             (a control plane that answers)
 //! ```
 
@@ -260,7 +260,7 @@ impl Apply<'_> {
             let plan = self.plans.get(name);
             for phase in PHASES.iter().filter(|phase| phase.after != After::AllHosts) {
                 if let Some((steps, phase_plan)) = plan.and_then(|plan| plan.to_do(phase.name)) {
-                    if phase.after == After::ControlPlane {
+                    if phase.after == After::ControlPlane && control_plane.is_none() {
                         self.control_plane(name).await?;
                     }
                     let joining;

@@ -193,6 +193,7 @@ struct OwnerVars {
 #[serde(rename_all = "camelCase")]
 struct PrepareVars {
     swap_off: bool,
+    connection_tracking: bool,
     time_daemon_missing: bool,
 }
 
@@ -217,6 +218,7 @@ pub fn of(
     let socket = names::CONTAINERD_SOCKET;
     let hosts = fleet.spec.hosts.iter().map(|host| host_vars(inputs, host)).collect::<Result<Vec<_>, _>>()?;
     let own = host_vars(inputs, host)?;
+    let own_kernel = facts.platform.container.is_none();
     let variables = Variables {
         fleet: FleetVars { name: &fleet.metadata.name },
         peers: hosts.iter().filter(|peer| peer.name != host.name).cloned().collect(),
@@ -258,8 +260,9 @@ pub fn of(
         network: network(fleet, host, facts)?,
         prepare: PrepareVars {
             swap_off: !kubernetes.keeps_swap(),
+            connection_tracking: own_kernel,
             // A container has its host's clock.
-            time_daemon_missing: facts.platform.container.is_none() && facts.time_daemon().is_none(),
+            time_daemon_missing: own_kernel && facts.time_daemon().is_none(),
         },
         ready: ReadyVars { wait: fleet.spec.network.cni == Cni::Routed },
         host: own,

@@ -120,8 +120,8 @@ fn every_shipped_playbook_renders_for_every_kind_of_host() {
         for index in [0, 1] {
             let phases = bench.phases(&book, index, owner);
             assert!(phases[0].steps.len() > 4);
-            assert_eq!(phases[3].steps.is_empty(), index == 1, "control-plane");
-            assert_eq!(phases[4].steps.is_empty(), index == 0, "workers");
+            assert_eq!(phases[4].steps.is_empty(), index == 1, "control-plane");
+            assert_eq!(phases[5].steps.is_empty(), index == 0, "workers");
             for step in phases.iter().flat_map(|phase| &phase.steps) {
                 let text = format!("{:?}", step.step.action);
                 assert!(!text.contains("{{") || step.id == "ready/wait", "{}: {text}", step.id);
