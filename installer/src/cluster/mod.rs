@@ -23,4 +23,6 @@ pub mod variables;
 pub use kubeconfig::{KubeconfigError, kubeconfig};
 pub use pipeline::{apply, plan};
 pub use reset::reset;
-pub use session::{Connected, FleetError, FleetOutcome, FleetPlan, HostEnd, HostError, HostOutcome, HostPlan, Session, control_plane};
+pub use session::{
+    Connected, FleetError, FleetOutcome, FleetPlan, HostEnd, HostError, HostOutcome, HostPlan, Session, control_plane,
+};
