@@ -1,10 +1,10 @@
 //! Container hosts: systemd-nspawn on an overlay of the Debian tree, in a network namespace of the lab.
 
 use std::path::Path;
+use std::time::Duration;
 
-use super::dirs::{Dirs, HostDir};
+use super::dirs::HostDir;
 use super::layout::{self, Layout, Spec};
-use super::root::Root;
 use super::tool::Tools;
 use super::{LabError, Os, cgroup, disk, lan};
 
@@ -14,7 +14,9 @@ const BOOT: &str = include_str!("files/boot-container.sh");
 /// machine's real one every host's journal would fill with what the others' systemd writes to it.
 const DEVICES: &[(&str, &str)] = &[("/dev/null", "/dev/kmsg"), ("/dev/kvm", "/dev/kvm")];
 
-/// The folders that make a host's disk.
+/// How long a container may take to answer on a busy machine.
+pub(super) const UP: Duration = Duration::from_mins(2);
+/// The parts of a host's disk, in its folder.
 pub(super) const DISK: &[&str] = &["upper", "var"];
 
 /// Makes what a host's first boot needs, besides its own files. /var is a plain folder: an overlay cannot stand on another,
@@ -32,19 +34,18 @@ pub(super) async fn prepare(tools: &Tools, dir: &HostDir, lower: &Path) -> Resul
 /// Starts a host and returns the process that runs it.
 pub(super) fn boot(
     tools: &Tools,
-    dirs: &Dirs,
     dir: &HostDir,
     layout: &Layout,
     lab: &str,
     host: &Spec,
-    root: &Root,
+    lower: &Path,
 ) -> Result<u32, LabError> {
     disk::write(&dir.boot(), BOOT)?;
     let unified = cgroup::is_unified();
     let path = |p: &Path| p.display().to_string();
     let mut args: Vec<String> = ["--mount", "--propagation", "slave", "sh"].map(String::from).to_vec();
     args.push(path(&dir.boot()));
-    args.extend([path(dir.path()), path(&root.path(dirs)), format!("{}/{}", layout::cgroup(lab), host.name)]);
+    args.extend([path(dir.path()), path(lower), format!("{}/{}", layout::cgroup(lab), host.name)]);
     args.extend(["--machine".into(), format!("{lab}-{}", host.name), "--hostname".into(), host.name.clone()]);
     args.push(format!("--network-namespace-path={}/{}", lan::NETNS_DIR, layout.host_netns(&host.name)));
     args.extend(

@@ -116,6 +116,11 @@ impl HostDir {
         self.0.join("var")
     }
 
+    /// A virtual machine's disk.
+    pub(super) fn disk(&self) -> PathBuf {
+        self.0.join("disk.img")
+    }
+
     /// Where the host's root is mounted, in its own mount namespace only.
     pub(super) fn root(&self) -> PathBuf {
         self.0.join("root")

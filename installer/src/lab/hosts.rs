@@ -11,12 +11,8 @@ use super::dirs::{Dirs, HostDir, LabDir};
 use super::layout::{self, Layout, Spec};
 use super::root::Root;
 use super::tool::Tools;
-use super::{HostStatus, Kind, LabError, LabStatus, Options, USER, container, disk, lan, processes};
+use super::{HostStatus, Kind, LabError, LabStatus, Options, USER, container, disk, lan, processes, vm};
 
-/// How long a container may take to answer SSH on a busy machine.
-const CONTAINER_UP: Duration = Duration::from_mins(2);
-/// How long a virtual machine may take; emulated and beside others it needs minutes.
-const VM_UP: Duration = Duration::from_mins(10);
 /// How long a host may take to power off before it is killed.
 const STOPPED: Duration = Duration::from_mins(1);
 
@@ -28,6 +24,8 @@ pub(super) struct Record {
     pub(super) options: Options,
     /// Where it is.
     pub(super) subnet: Ipv4Net,
+    /// What runs virtual machines here; containers need nothing.
+    pub(super) accelerator: Option<vm::Accelerator>,
     /// Whether `up` came to its end.
     pub(super) ready: bool,
 }
@@ -103,6 +101,7 @@ impl Lab {
             known_hosts: self.dir.known_hosts(),
             sudo_password_file: self.dir.sudo_password(),
             gateway: self.layout.gateway(),
+            link: layout::admin_link(self.name()),
             hosts: hosts.collect(),
         }
     }
@@ -251,7 +250,11 @@ impl Lab {
     }
 
     async fn copy_disk(&self, from: &std::path::Path, to: &std::path::Path) -> Result<(), LabError> {
-        for part in container::DISK {
+        let parts = match self.record.options.kind {
+            Kind::Container => container::DISK,
+            Kind::Vm => vm::DISK,
+        };
+        for part in parts {
             let (source, target) = (from.join(part), to.join(part));
             disk::remove_dir(&target)?;
             let args = ["-a".as_ref(), "--reflink=auto".as_ref(), source.as_os_str(), target.as_os_str()];
@@ -267,15 +270,22 @@ impl Lab {
         }
         let dir = self.host_dir(&spec.name);
         let root = Root::of(&self.record.options, spec.os);
-        let pid = container::boot(&self.tools, &self.dirs, &dir, &self.layout, self.name(), spec, &root)?;
+        let lower = root.path(&self.dirs);
+        let pid = match self.record.accelerator {
+            None => container::boot(&self.tools, &dir, &self.layout, self.name(), spec, &lower)?,
+            Some(accelerator) => {
+                let memory = self.record.options.memory_mib;
+                vm::boot(&self.tools, &dir, &self.layout, accelerator, memory, spec, &lower)?
+            }
+        };
         disk::write(&dir.pid(), &pid.to_string())
     }
 
     /// Waits until a host answers SSH, with another boot id than `not_boot`.
     pub(super) async fn wait_up(&self, spec: &Spec, not_boot: Option<&str>) -> Result<(), LabError> {
         let most = match self.record.options.kind {
-            Kind::Container => CONTAINER_UP,
-            Kind::Vm => VM_UP,
+            Kind::Container => container::UP,
+            Kind::Vm => vm::UP,
         };
         let began = Instant::now();
         let mut last = "it was not tried".to_owned();
@@ -321,7 +331,13 @@ impl Lab {
             args.extend(["-o", option]);
         }
         args.extend([&target, "--", command]);
-        self.tools.run("ssh", &args).await
+        self.tools.run("ssh", &args).await.map_err(|err| match err {
+            // Without the options, which say nothing about what went wrong.
+            LabError::Tool { status, stderr, .. } => {
+                LabError::Tool { command: format!("ssh {target} {command}"), status, stderr }
+            }
+            other => other,
+        })
     }
 }
 

@@ -30,6 +30,7 @@ mod root;
 mod seed;
 mod tool;
 mod up;
+mod vm;
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -149,6 +150,8 @@ pub struct LabStatus {
     pub sudo_password_file: PathBuf,
     /// Gateway, DHCP and DNS server of the LAN.
     pub gateway: Ipv4Addr,
+    /// This machine's network interface in the LAN, for a packet capture.
+    pub link: String,
     /// The hosts; the bastion last.
     pub hosts: Vec<HostStatus>,
 }

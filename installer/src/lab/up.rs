@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use futures::future::{join_all, try_join_all};
 use nix::fcntl::{Flock, FlockArg};
@@ -13,7 +13,7 @@ use super::hosts::{Lab, Record};
 use super::layout::{self, Spec};
 use super::root::{self, Root};
 use super::tool::Tools;
-use super::{Kind, LabError, Options, cgroup, container, disk, fleet_file, lan, limits, packages, processes, seed};
+use super::{Kind, LabError, Options, cgroup, container, disk, fleet_file, lan, limits, packages, processes, seed, vm};
 use crate::progress::{Event, Events};
 
 /// Makes a lab, or starts what is not running of one that is there. The hosts answer SSH when this returns.
@@ -118,15 +118,24 @@ async fn resume(record: Record, dirs: Dirs, options: &Options, events: &Events) 
 async fn fresh(options: &Options, dirs: Dirs, events: &Events) -> Result<Lab, LabError> {
     let tools = Tools::new(&options.name);
     let subnet = layout::choose_subnet(&options.name, &lan::taken(&tools).await?).ok_or(LabError::NoSubnet)?;
-    let mut record = Record { options: options.clone(), subnet, ready: false };
-    record.write(&dirs.lab(&options.name))?;
-    limits::raise(&dirs)?;
+    let mut lab = Lab::of(Record { options: options.clone(), subnet, accelerator: None, ready: false }, dirs);
+    lab.record.write(&lab.dir)?;
+    limits::raise(&lab.dirs)?;
 
-    let lab = Lab::of(record.clone(), dirs);
     let specs = lab.specs();
+    let mut lower = PathBuf::new();
     // One after the other: each is one download and one dpkg, which two at once only slow down.
     for os in specs.iter().map(|s| s.os).collect::<BTreeSet<_>>() {
-        Root::of(options, os).ensure(&tools, &lab.dirs, events).await?;
+        lower = Root::of(options, os).ensure(&tools, &lab.dirs, events).await?;
+    }
+    if options.kind == Kind::Vm {
+        let accelerator = vm::Accelerator::detect(&tools, &lower).await?;
+        if accelerator == vm::Accelerator::Tcg {
+            let message = "KVM does not work on this machine: its virtual machines are emulated, some ten times slower";
+            events.send(Event::Warning { host: None, message: message.to_owned() });
+        }
+        lab.record.accelerator = Some(accelerator);
+        lab.record.write(&lab.dir)?;
     }
     events.send(stage("lab-hosts", format!("Making {} hosts", specs.len())));
     lan::create(&tools, &lab.dir, &lab.layout, lab.name(), options.kind, &specs).await?;
@@ -137,9 +146,9 @@ async fn fresh(options: &Options, dirs: Dirs, events: &Events) -> Result<Lab, La
     fleet_file::write(&lab.dir, options, &specs)?;
     boot_all(&lab, &specs, events).await?;
 
-    record.ready = true;
-    record.write(&lab.dir)?;
-    Ok(Lab { record, ..lab })
+    lab.record.ready = true;
+    lab.record.write(&lab.dir)?;
+    Ok(lab)
 }
 
 async fn prepare(lab: &Lab, spec: &Spec, shared: &seed::Shared) -> Result<String, LabError> {
@@ -147,7 +156,8 @@ async fn prepare(lab: &Lab, spec: &Spec, shared: &seed::Shared) -> Result<String
     let lower = Root::of(&lab.record.options, spec.os).path(&lab.dirs);
     let key = seed::write(&lab.tools, &dir, &lower, spec, shared).await?;
     match lab.record.options.kind {
-        Kind::Container | Kind::Vm => container::prepare(&lab.tools, &dir, &lower).await?,
+        Kind::Container => container::prepare(&lab.tools, &dir, &lower).await?,
+        Kind::Vm => vm::prepare(&lab.tools, &dir, &lower).await?,
     }
     Ok(key)
 }
