@@ -216,3 +216,51 @@ fn fstab_entries(wanted: &FstabAction, seen: &Observed, changes: &mut Changes) {
         changes.diff = diff(wanted::FSTAB, text.as_bytes(), &new);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::observed::Unit;
+    use super::*;
+
+    fn lines(wanted: &UnitAction, load: &str, file: &str, active: &str, again: bool) -> Vec<String> {
+        let mut seen = Observed::default();
+        let state = Unit { load: load.into(), file: file.into(), active: active.into(), needs_reload: false };
+        seen.units.insert(wanted.name.clone(), state);
+        let mut changes = Changes::default();
+        unit(wanted, &seen, again, &mut changes);
+        changes.summary
+    }
+
+    fn wanted(enabled: Option<bool>, active: Option<bool>, masked: bool) -> UnitAction {
+        UnitAction { name: "x.service".into(), enabled, active, masked }
+    }
+
+    #[test]
+    fn a_unit_differs_only_where_something_was_asked_for() {
+        let nothing: [String; 0] = [];
+        let on = wanted(Some(true), Some(true), false);
+        assert_eq!(lines(&on, "loaded", "enabled", "active", false), nothing);
+        assert_eq!(lines(&on, "loaded", "static", "activating", false), nothing, "cannot be enabled; restarts itself");
+        assert_eq!(lines(&on, "loaded", "disabled", "failed", false), ["+ enable x.service", "+ start x.service"]);
+        assert_eq!(
+            lines(&on, "masked", "masked", "inactive", false),
+            ["+ unmask x.service", "+ enable x.service", "+ start x.service"]
+        );
+        let off = wanted(Some(false), Some(false), false);
+        assert_eq!(lines(&off, "not-found", "", "inactive", false), nothing);
+        assert_eq!(lines(&off, "loaded", "enabled", "active", false), ["- stop x.service", "- disable x.service"]);
+        assert_eq!(lines(&off, "loaded", "disabled", "failed", true), nothing, "what is to be off is not restarted");
+        let boot_only = wanted(Some(true), None, false);
+        assert_eq!(lines(&boot_only, "loaded", "enabled", "inactive", false), nothing);
+        let masked = wanted(None, None, true);
+        assert_eq!(lines(&masked, "not-found", "", "inactive", false), ["- mask x.service"]);
+        assert_eq!(lines(&masked, "masked", "masked", "active", false), nothing);
+    }
+
+    #[test]
+    fn a_changed_dependency_restarts_what_runs_and_starts_what_does_not() {
+        let on = wanted(None, Some(true), false);
+        assert_eq!(lines(&on, "loaded", "enabled", "active", true), ["~ restart x.service"]);
+        assert_eq!(lines(&on, "loaded", "enabled", "inactive", true), ["+ start x.service"]);
+    }
+}

@@ -205,3 +205,40 @@ impl Observed {
         Some((sha256, files))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_was_cut_off_is_no_answer() {
+        let whole =
+            "stat\t644\t0:0\troot:root\t3\t100\tregular file\t/etc/x y\ntexts\n/proc/sys/a/b:1\t2\nend-texts\ndone\n";
+        let seen = Observed::parse(whole).unwrap();
+        assert_eq!(seen.nodes["/etc/x y"].mode, 0o644);
+        assert_eq!(seen.sysctl("a.b").as_deref(), Some("1 2"));
+        assert_eq!(Observed::parse(&whole[..40]).unwrap_err(), "its answer ends after 40 bytes");
+    }
+
+    #[test]
+    fn a_unit_is_found_under_every_name_it_has() {
+        let text = "units\nNames=ssh.service sshd.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n\
+                    NeedDaemonReload=yes\n\nNames=gone.service\nLoadState=not-found\nActiveState=inactive\n\
+                    UnitFileState=\nNeedDaemonReload=no\nend-units\ndone\n";
+        let seen = Observed::parse(text).unwrap();
+        assert!(seen.units["sshd.service"].needs_reload);
+        assert_eq!(seen.units["gone.service"].load, "not-found");
+        assert_eq!(seen.units.len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_panics(lines in prop::collection::vec(
+            "(stat|content|check|package|image|units|end-units|texts|end-texts|fstab|swap|done)?[ -~\t]{0,60}", 0..20,
+        )) {
+            drop(Observed::parse(&lines.join("\n")));
+        }
+    }
+}

@@ -105,7 +105,11 @@ const EVERYTHING: &str = r#"
 "#;
 
 fn everything() -> Option<Sandbox> {
-    let host = Sandbox::new()?;
+    everything_in("sh")
+}
+
+fn everything_in(shell: &'static str) -> Option<Sandbox> {
+    let host = Sandbox::with_shell(shell)?;
     host.write("/etc/fstab", "/swap.img none swap sw 0 0\nUUID=1 /data/swapspace ext4 defaults 0 2\n", 0o644);
     host.write("/swap.img", "", 0o600);
     host.write("/proc/swaps", "Filename Type Size Used Priority\n/swap.img file 1 0 -2\n", 0o644);

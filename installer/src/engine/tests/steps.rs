@@ -5,9 +5,15 @@ use crate::progress::{Event, StepEnd};
 
 #[tokio::test]
 async fn a_plan_says_exactly_what_differs_and_a_second_run_finds_nothing() {
-    let Some(host) = everything() else { return };
+    for shell in ["dash", "bash"] {
+        let Some(host) = everything_in(shell) else { return };
+        plan_and_run(&host).await;
+    }
+}
+
+async fn plan_and_run(host: &Sandbox) {
     let phase = phase(EVERYTHING);
-    let before = plan(&host, &phase).await;
+    let before = plan(host, &phase).await;
     assert_eq!(
         summary(&before),
         [
@@ -37,8 +43,8 @@ async fn a_plan_says_exactly_what_differs_and_a_second_run_finds_nothing() {
     let rendered = serde_json::to_string(&before).unwrap();
     assert!(!rendered.contains("canary"), "{rendered}");
 
-    assert_eq!(apply(&host, &phase).await.unwrap(), PhaseOutcome { changed: 12 });
-    assert_eq!(summary(&plan(&host, &phase).await), [""; 0]);
+    assert_eq!(apply(host, &phase).await.unwrap(), PhaseOutcome { changed: 12 });
+    assert_eq!(summary(&plan(host, &phase).await), [""; 0]);
     assert_eq!(host.read("/srv/new/deep/fresh"), "it's $HOME\n");
     assert_eq!(host.read("/srv/init"), "hunter2-canary");
     assert_eq!(host.read("/proc/swaps"), "Filename Type Size Used Priority\n");
@@ -82,6 +88,15 @@ async fn a_command_whose_check_still_fails_has_failed() {
     let phase = phase("  - {id: one, title: One, command: {check: 'test -e /srv/x', run: 'true'}}\n");
     let error = apply(&host, &phase).await.unwrap_err();
     assert_eq!(error.to_string(), "sandbox: \"One\" (t/one) failed: its check still fails after it ran");
+}
+
+#[tokio::test]
+async fn a_command_that_does_not_end_in_time_is_ended() {
+    let Some(host) = Sandbox::new() else { return };
+    let phase = phase("  - {id: one, title: One, command: {check: 'false', run: 'echo begun; sleep 9', timeout: 1}}\n");
+    let error = apply(&host, &phase).await.unwrap_err();
+    assert_eq!(error.to_string(), "sandbox: \"One\" (t/one) failed: it did not end within 1 s");
+    assert_eq!(error.output(), "begun");
 }
 
 #[tokio::test]
