@@ -37,7 +37,8 @@ impl Sshd {
         Self::with("")
     }
 
-    /// With more lines of sshd_config; they come first, and sshd takes the first value that it sees.
+    /// With more lines of sshd_config; they come first, and sshd takes the first value that it sees. `{dir}` in them is
+    /// the folder of this sshd; its `sftp.log` can be written by everybody.
     pub fn with(config: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path();
@@ -47,7 +48,10 @@ impl Sshd {
         }
         fs::copy(path.join("id_ed25519.pub"), path.join("authorized_keys")).unwrap();
         accounts(path);
+        fs::write(path.join("sftp.log"), "").unwrap();
+        fs::set_permissions(path.join("sftp.log"), fs::Permissions::from_mode(0o666)).unwrap();
         let port = free_port();
+        let config = config.replace("{dir}", path.to_str().unwrap());
         let sftp = if config.contains("Subsystem") { "" } else { "Subsystem sftp internal-sftp" };
         let text = format!(
             "{config}\nPort {port}\nListenAddress 127.0.0.1\nHostKey {0}/host_ed25519\n\

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hostspan::ssh::{Remote, RemoteErrorKind, SshRemote, Upload};
 
-use crate::sshd::{FREE, Sshd, sha256};
+use crate::sshd::{FREE, Sshd, as_root, sha256};
 
 const SIZE: usize = 20_000_003;
 
@@ -48,13 +48,13 @@ async fn arrives(sshd: &Sshd, user: &str) {
 }
 
 #[tokio::test]
-async fn a_file_arrives_by_sftp_as_root() {
-    arrives(&Sshd::start(), "root").await;
-}
-
-#[tokio::test]
-async fn a_file_arrives_by_sftp_through_sudo() {
-    arrives(&Sshd::start(), FREE).await;
+async fn a_file_arrives_by_sftp() {
+    for user in ["root", FREE] {
+        let sshd = Sshd::with("Subsystem sftp /usr/lib/openssh/sftp-server -e -l INFO 2>>{dir}/sftp.log");
+        arrives(&sshd, user).await;
+        let log = std::fs::read_to_string(sshd.path("sftp.log")).unwrap();
+        assert!(log.contains(&format!("written {SIZE}")), "{user}: {log}");
+    }
 }
 
 #[tokio::test]
@@ -88,6 +88,15 @@ async fn a_full_disk_is_an_error_with_its_reason() {
     let sshd = Sshd::start();
     let remote = sshd.connect("root").await;
     let (local, digest) = file(&sshd);
+    let folder = sshd.path("host");
+    // In sshd's own mount namespace, so that it goes with it.
+    let mount = format!("mkdir {0} && mount -t tmpfs -o size=5m none {0}", folder.display());
+    assert_eq!(as_root(&remote, &mount).await.unwrap().code, 0);
+    let error = put(&remote, &local, &digest, &folder.join("file")).await.0.unwrap_err();
+    assert_eq!(error.kind, RemoteErrorKind::Upload);
+    assert!(error.message.contains("No space left"), "{error}");
+    assert_eq!(as_root(&remote, &format!("ls -A {}", folder.display())).await.unwrap().stdout, "");
+
     let error = put(&remote, &local, &digest, Path::new("/proc/hostspan/file")).await.0.unwrap_err();
     assert_eq!(error.kind, RemoteErrorKind::Upload);
     assert!(error.message.contains("/proc/hostspan"), "{error}");
