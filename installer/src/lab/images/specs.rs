@@ -96,6 +96,10 @@ pub(in crate::lab) async fn kubernetes_images(
         if name == "kube-proxy" {
             // It programs nftables by running `nft`.
             image.add_package("nftables", cache, scratch, |path| path == "usr/sbin/nft" || is_library(path)).await?;
+            // Without it nft lists protocols as numbers, kube-proxy takes its own map entries for strangers' when it starts
+            // again, and deletes them: every Service is gone until its next start.
+            let protocols = "icmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\nipv6-icmp 58 IPv6-ICMP\nsctp 132 SCTP\n";
+            image.entries.insert("etc/protocols".into(), Entry::Text(protocols));
         }
         images.push(image);
     }
