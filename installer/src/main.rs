@@ -2,11 +2,12 @@
 
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use hostspan::cli;
+use hostspan::engine::{Cancel, Canceller, Stop};
 use hostspan::exit::Exit;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 
 fn main() -> ExitCode {
     // First of all: with two providers in the tree rustls would otherwise refuse to choose. An error means that one is
@@ -22,19 +23,23 @@ fn main() -> ExitCode {
 
 fn run(cli: cli::Cli) -> Exit {
     let Ok(runtime) = tokio::runtime::Runtime::new() else { return Exit::Bug };
-    let stop = CancellationToken::new();
+    let (canceller, cancel) = Cancel::pair();
     let exit = runtime.block_on(async {
-        tokio::spawn(watch(stop.clone()));
-        cli::run(cli, stop).await
+        tokio::spawn(watch(canceller, cancel.clone()));
+        cli::run(cli, cancel).await
     });
+    cli::restore_terminal();
     // Not waiting for threads that still read a terminal on which nobody will type.
     runtime.shutdown_background();
     exit
 }
 
-/// The first Ctrl-C or SIGTERM asks for a stop after the running step; the second one ends the process. Hosts stand that:
-/// what was begun there ends in its own unit, and the next run goes on from what it sees.
-async fn watch(stop: CancellationToken) {
+/// How long an urgent stop may take to end by itself.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The first Ctrl-C or SIGTERM asks for a stop after the running step; the second one for a stop at once, and ends the
+/// process if that takes long. Hosts stand that: the next run goes on from what it sees.
+async fn watch(canceller: Canceller, cancel: Cancel) {
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
         return;
@@ -44,9 +49,11 @@ async fn watch(stop: CancellationToken) {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-        if stop.is_cancelled() {
+        canceller.escalate();
+        if cancel.stop() == Stop::AtOnce {
+            tokio::time::sleep(GRACE).await;
+            cli::restore_terminal();
             std::process::exit(i32::from(Exit::Interrupted.code()));
         }
-        stop.cancel();
     }
 }

@@ -1,11 +1,13 @@
 //! What every command needs: the options that all share, the two output streams, questions, the stop signal.
 
-use std::io::{IsTerminal, Write};
+use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use tokio_util::sync::CancellationToken;
+use serde::Serialize;
 
+use super::failure::Failure;
+use crate::engine::{Cancel, Stop};
 use crate::progress::paint::{Colour, Paint};
 use crate::progress::{Display, Event, View, Wish};
 
@@ -85,17 +87,19 @@ pub enum Format {
 pub struct Context {
     /// The shared options.
     pub global: GlobalArgs,
+    /// Colour of standard output.
+    pub paint: Paint,
     /// Colour of standard error.
     pub paint_err: Paint,
     /// How progress is shown.
     pub view: View,
-    /// Cancelled by the first Ctrl-C: finish the running step, then stop.
-    pub stop: CancellationToken,
+    /// Whether Ctrl-C was pressed.
+    pub cancel: Cancel,
 }
 
 impl Context {
     /// Reads the terminal's properties.
-    pub fn new(global: GlobalArgs, stop: CancellationToken) -> Self {
+    pub fn new(global: GlobalArgs, cancel: Cancel) -> Self {
         let stderr = std::io::stderr();
         let wish = Wish {
             json: global.output == Format::Json,
@@ -104,7 +108,13 @@ impl Context {
             no_progress: global.no_progress,
             terminal: stderr.is_terminal() && std::env::var_os("TERM").is_none_or(|t| t != "dumb"),
         };
-        Self { paint_err: Paint::for_stream(global.color, &stderr), view: wish.view(), global, stop }
+        Self {
+            paint: Paint::for_stream(global.color, &std::io::stdout()),
+            paint_err: Paint::for_stream(global.color, &stderr),
+            view: wish.view(),
+            global,
+            cancel,
+        }
     }
 
     /// Whether results are for programs.
@@ -120,12 +130,51 @@ impl Context {
     /// Starts a progress display that also tells about Ctrl-C.
     pub fn display(&self) -> Display {
         let display = Display::start(self.view, self.paint_err);
-        let (events, stop) = (display.events(), self.stop.clone());
+        let (events, cancel) = (display.events(), self.cancel.clone());
         tokio::spawn(async move {
-            stop.cancelled().await;
+            cancel.reached(Stop::AfterStep).await;
             let message = "stopping after the running step; Ctrl-C again stops at once".into();
             events.send(Event::Warning { host: None, message });
         });
         display
+    }
+
+    /// Writes one JSON document to standard output.
+    pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?;
+        Self::print(&text);
+        Ok(())
+    }
+
+    /// Whether Ctrl-C was pressed.
+    pub fn interrupted(&self) -> bool {
+        self.cancel.stop() > Stop::No
+    }
+
+    /// Asks a yes-or-no question. `--yes` answers it; without a terminal and without `--yes` it is an error, since
+    /// nobody can have meant it.
+    pub async fn confirm(&self, question: &str) -> Result<bool, Failure> {
+        if self.global.yes {
+            return Ok(true);
+        }
+        let answer = self.ask(&format!("{question} [y/N]"), "pass --yes to go on without being asked").await?;
+        Ok(matches!(answer.to_ascii_lowercase().as_str(), "y" | "yes"))
+    }
+
+    /// Asks for a line of text on the terminal; `otherwise` says what to do where there is none.
+    pub async fn ask(&self, question: &str, otherwise: &str) -> Result<String, Failure> {
+        if !std::io::stdin().is_terminal() {
+            let fault = format!("cannot ask \"{question}\": standard input is not a terminal");
+            return Err(Failure::usage(fault).help(otherwise));
+        }
+        drop(write!(std::io::stderr(), "{} ", self.paint_err.bold(question)));
+        let read = tokio::task::spawn_blocking(|| {
+            let mut line = String::new();
+            std::io::stdin().lock().read_line(&mut line).map(|_| line)
+        });
+        tokio::select! {
+            line = read => Ok(line.map_err(anyhow::Error::from)?.map_err(anyhow::Error::from)?.trim().to_owned()),
+            () = self.cancel.reached(Stop::AfterStep) => Err(Failure::interrupted()),
+        }
     }
 }

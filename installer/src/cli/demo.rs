@@ -56,7 +56,7 @@ impl Demo {
         let hosts = (1..=self.hosts).map(|n| self.host(&events, n, ctx));
         let failed: Vec<Problem> = futures::future::join_all(hosts).await.into_iter().flatten().collect();
         display.finish().await;
-        if ctx.stop.is_cancelled() {
+        if ctx.interrupted() {
             return Err(Failure::interrupted());
         }
         if failed.is_empty() { Ok(Exit::Done) } else { Err(Failure { exit: Exit::StepFailed, problems: failed }) }
@@ -79,7 +79,7 @@ impl Demo {
             events.send(Event::Warning { host: Some(host.clone()), message });
         }
         for (i, (phase, title, expected_ms, took_ms, bytes)) in STEPS.into_iter().enumerate() {
-            if ctx.stop.is_cancelled() {
+            if ctx.interrupted() {
                 events.send(Event::HostFinished { host, ok: false, summary: format!("stopped after {i} steps") });
                 return None;
             }

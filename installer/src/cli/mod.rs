@@ -1,30 +1,44 @@
 //! The command line: one file a command. Results go to standard output, everything else to standard error.
 
+mod apply;
+mod check;
 mod completion;
 mod context;
 mod demo;
 mod failure;
+mod file;
+mod findings;
+mod hosts;
+mod init;
+mod kubeconfig;
+mod lab;
 mod man;
+mod plan;
+mod reset;
+mod secrets;
+mod session;
+mod status;
 
 use std::ffi::OsString;
 use std::io::Write;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use tokio_util::sync::CancellationToken;
 
 use self::context::Context;
 pub use self::context::{Format, GlobalArgs};
 pub use self::failure::{Failure, Problem};
+pub use self::secrets::restore_terminal;
+use crate::engine::Cancel;
 use crate::exit::Exit;
 
 /// The program's name.
 const NAME: &str = "hostspan";
-/// Help is laid out for this many columns where the terminal does not say, and never wider.
+/// Help is never wider than this many columns.
 const WIDTH: usize = 100;
 
 /// Turns plain Ubuntu and Debian KVM hosts into a KubeVirt infra cluster over SSH
 #[derive(Debug, Clone, Parser)]
-#[command(name = NAME, version, term_width = WIDTH, max_term_width = WIDTH, subcommand_required = true,
+#[command(name = NAME, version, max_term_width = WIDTH, subcommand_required = true,
     arg_required_else_help = true, disable_help_subcommand = true, disable_help_flag = true, after_help = "\
 A fleet file says which hosts there are and what is wanted of them. `check` looks whether they can
 be converted, `plan` shows what would change, `apply` changes it, `reset` takes it back. `lab` makes
@@ -47,6 +61,14 @@ pub struct Cli {
 
 #[derive(Debug, Clone, Subcommand)]
 enum Command {
+    Init(init::Init),
+    Check(check::Check),
+    Plan(plan::Plan),
+    Apply(apply::Apply),
+    Status(status::Status),
+    Kubeconfig(kubeconfig::Kubeconfig),
+    Reset(reset::Reset),
+    Lab(lab::Lab),
     Completion(completion::Completion),
     Man(man::Man),
     #[command(hide = true)]
@@ -68,10 +90,18 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
 }
 
 /// Runs a command and says what to exit with. Errors have been shown by then.
-pub async fn run(cli: Cli, stop: CancellationToken) -> Exit {
-    let ctx = Context::new(cli.global, stop);
+pub async fn run(cli: Cli, cancel: Cancel) -> Exit {
+    let ctx = Context::new(cli.global, cancel);
     log(&ctx);
     let outcome = match cli.command {
+        Command::Init(cmd) => cmd.run(&ctx).await,
+        Command::Check(cmd) => cmd.run(&ctx).await,
+        Command::Plan(cmd) => cmd.run(&ctx).await,
+        Command::Apply(cmd) => cmd.run(&ctx).await,
+        Command::Status(cmd) => cmd.run(&ctx).await,
+        Command::Kubeconfig(cmd) => cmd.run(&ctx).await,
+        Command::Reset(cmd) => cmd.run(&ctx).await,
+        Command::Lab(cmd) => cmd.run(&ctx).await,
         Command::Completion(cmd) => Ok(cmd.run()),
         Command::Man(cmd) => cmd.run(),
         Command::Demo(cmd) => cmd.run(&ctx).await,

@@ -30,7 +30,7 @@ pub enum LabError {
     #[error("this machine lacks the Debian packages {}; install them with: apt-get install --no-install-recommends {}", .0.join(", "), .0.join(" "))]
     MissingPackages(Vec<String>),
     /// It is there with another shape.
-    #[error("the lab {name} is there with {what}; remove it first: hostspan lab down {name}")]
+    #[error("the lab {name} is there with {what}; remove it first: hostspan lab down --name {name}")]
     Exists {
         /// The lab.
         name: String,
@@ -38,7 +38,7 @@ pub enum LabError {
         what: String,
     },
     /// It is not there.
-    #[error("there is no lab {0}; make one: hostspan lab up {0}")]
+    #[error("there is no lab {0}; make one: hostspan lab up --name {0}")]
     Missing(String),
     /// Another process works on it.
     #[error("another hostspan works on the lab {0} right now; wait for it or stop it")]
@@ -97,7 +97,7 @@ pub enum LabError {
         help: &'static str,
     },
     /// Something that would not go away.
-    #[error("{what} of the lab {lab} would not go away; run hostspan lab down {lab} again")]
+    #[error("{what} of the lab {lab} would not go away; run hostspan lab down --name {lab} again")]
     Left {
         /// The lab.
         lab: String,

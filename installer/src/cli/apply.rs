@@ -1,0 +1,196 @@
+//! `hostspan apply`: plan, ask, change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::context::Context;
+use super::failure::{Failure, Problem};
+use super::session::Plans;
+use super::{check, findings, hosts, plan};
+use crate::cluster::{self, FleetOutcome, FleetPlan, HostEnd, HostError, HostOutcome, Session};
+use crate::exit::Exit;
+use crate::host::preflight::{Finding, Severity, worst};
+use crate::progress::human;
+
+/// Convert the hosts: plan, ask, change; a second run changes nothing
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Nothing is changed while preflight blocks on any chosen host. A host that fails does not stop the
+others. Interrupted or failed, run it again: it goes on where it stopped.
+
+Examples:
+  hostspan apply
+  hostspan apply --yes --host kvm-03
+  hostspan apply --yes -o json | jq .changed")]
+pub struct Apply {}
+
+impl Apply {
+    pub(super) async fn run(&self, ctx: &Context) -> Result<Exit, Failure> {
+        converge(ctx, Plans::read(ctx)?).await?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Plans, asks, changes, prints what became of it; gives the session for what else there is to ask of the hosts.
+pub(super) async fn converge(ctx: &Context, plans: Plans) -> Result<Session, Failure> {
+    let display = ctx.display();
+    let planned = async {
+        let session = plans.connect(ctx, &display.events()).await?;
+        let mut found = check::of(&session);
+        let block = |found: &[Finding]| worst(found) == Some(Severity::Block);
+        if block(&found) {
+            return Err(blocked(found));
+        }
+        let plan = cluster::plan(&session).await?;
+        if plan.changes() > 0 {
+            found.extend(check::mesh(&session).await);
+        }
+        if block(&found) { Err(blocked(found)) } else { Ok((session, found, plan)) }
+    }
+    .await;
+    display.finish().await;
+    let (session, found, plan) = planned?;
+    let outcome = if plan.changes() == 0 {
+        unchanged(plan)
+    } else {
+        agree(ctx, &found, &plan).await?;
+        let display = ctx.display();
+        let outcome = cluster::apply(&session, plan, &display.events(), &ctx.cancel).await;
+        display.finish().await;
+        outcome?
+    };
+    tell(ctx, &outcome)?;
+    match failure(&outcome) {
+        Some(failure) => Err(failure),
+        None => Ok(session),
+    }
+}
+
+/// Shows what would be done and asks.
+async fn agree(ctx: &Context, found: &[Finding], plan: &FleetPlan) -> Result<(), Failure> {
+    if !ctx.json() && !ctx.global.quiet {
+        Context::print(&findings::render(found, ctx.paint));
+        Context::print(&plan::overview(plan, ctx.paint));
+    }
+    let changes = human::count(plan.changes(), "change");
+    if ctx.confirm(&format!("Make these {changes}? (`hostspan plan` shows each)")).await? {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Interrupted, "nothing was changed: the answer was no"))
+}
+
+/// Preflight blocks: each finding is a problem of its own, so that it shows like every other error.
+fn blocked(found: Vec<Finding>) -> Failure {
+    let problems = found.into_iter().filter(|f| f.severity == Severity::Block).map(|finding| {
+        let acknowledge = if finding.acknowledgeable {
+            format!("\nor add `{}` to spec.acknowledge of the fleet file", finding.id)
+        } else {
+            String::new()
+        };
+        Problem {
+            host: (!finding.hosts.is_empty()).then(|| finding.hosts.join(", ")),
+            message: finding.title,
+            detail: finding.detail,
+            help: Some(finding.fix + &acknowledge),
+        }
+    });
+    Failure { exit: Exit::PreflightBlocked, problems: problems.collect() }
+}
+
+/// The outcome of a run that has nothing to do.
+fn unchanged(plan: FleetPlan) -> FleetOutcome {
+    let end = |planned: Result<_, Arc<HostError>>| planned.map_or_else(HostEnd::Failed, |_| HostEnd::Done);
+    let hosts = plan.hosts.into_iter().map(|(name, planned)| (name, HostOutcome { changed: 0, end: end(planned) }));
+    FleetOutcome { hosts: hosts.collect() }
+}
+
+fn tell(ctx: &Context, outcome: &FleetOutcome) -> Result<(), Failure> {
+    if ctx.json() {
+        return Context::print_json(&as_json(outcome));
+    }
+    let done = outcome.hosts.values().filter(|host| matches!(host.end, HostEnd::Done)).count();
+    let hosts = human::count(outcome.hosts.len(), "host");
+    let text = match outcome.changed() {
+        0 if outcome.ok() => format!("Unchanged: {hosts} as wanted"),
+        changed => format!("{} made; {done} of {hosts} as wanted", human::count(changed, "change")),
+    };
+    Context::print(&ctx.paint.bold(&text));
+    Ok(())
+}
+
+/// Fixed by the design: `{"changed": N, "failed": N, "hosts": {...}}`.
+fn as_json(outcome: &FleetOutcome) -> Value {
+    let host = |(name, host): (&String, &HostOutcome)| {
+        let value = match &host.end {
+            HostEnd::Done => json!({"changed": host.changed, "ok": true}),
+            HostEnd::Failed(error) => {
+                json!({"changed": host.changed, "ok": false, "error": hosts::problem(name, error)})
+            }
+            HostEnd::Skipped(why) => json!({"changed": host.changed, "ok": false, "skipped": why}),
+        };
+        (name.clone(), value)
+    };
+    let failed = outcome.hosts.values().filter(|host| !matches!(host.end, HostEnd::Done)).count();
+    let hosts: serde_json::Map<String, Value> = outcome.hosts.iter().map(host).collect();
+    json!({"changed": outcome.changed(), "failed": failed, "hosts": hosts})
+}
+
+/// Hosts that failed, then those that were skipped because of them.
+fn failure(outcome: &FleetOutcome) -> Option<Failure> {
+    let mut failed = BTreeMap::new();
+    let mut skipped = Vec::new();
+    for (name, host) in &outcome.hosts {
+        match &host.end {
+            HostEnd::Done => {}
+            HostEnd::Failed(error) => drop(failed.insert(name, error)),
+            HostEnd::Skipped(why) => {
+                let why = why.strip_prefix(&format!("{name} ")).unwrap_or(why).to_owned();
+                let help = Some("run the same command again once the others are mended".into());
+                skipped.push(Problem { host: Some(name.clone()), message: why, detail: String::new(), help });
+            }
+        }
+    }
+    let mut failure = match hosts::failure(failed) {
+        Some(failure) => failure,
+        None if skipped.is_empty() => return None,
+        None => Failure { exit: Exit::StepFailed, problems: Vec::new() },
+    };
+    failure.problems.append(&mut skipped);
+    Some(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_json_of_a_run_has_the_designs_shape() {
+        let foreign = HostError::Foreign { host: "b".into(), reason: "k3s is there".into() };
+        let outcome = FleetOutcome {
+            hosts: BTreeMap::from([
+                ("a".into(), HostOutcome { changed: 12, end: HostEnd::Done }),
+                ("b".into(), HostOutcome { changed: 0, end: HostEnd::Failed(Arc::new(foreign)) }),
+                ("c".into(), HostOutcome { changed: 3, end: HostEnd::Skipped("c was left: b failed".into()) }),
+            ]),
+        };
+        assert_eq!(
+            as_json(&outcome),
+            json!({"changed": 15, "failed": 2, "hosts": {
+                "a": {"changed": 12, "ok": true},
+                "b": {"changed": 0, "ok": false, "error": {"host": "b", "message": "k3s is there"}},
+                "c": {"changed": 3, "ok": false, "skipped": "c was left: b failed"},
+            }})
+        );
+        let failure = failure(&outcome).unwrap();
+        assert_eq!((failure.exit, failure.problems.len()), (Exit::PreflightBlocked, 2));
+    }
+
+    #[test]
+    fn all_hosts_done_is_no_failure() {
+        let hosts = BTreeMap::from([("a".into(), HostOutcome { changed: 0, end: HostEnd::Done })]);
+        assert_eq!(failure(&FleetOutcome { hosts }), None);
+    }
+}
