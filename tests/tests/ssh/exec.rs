@@ -1,5 +1,6 @@
 //! Running scripts: output, exit codes, root, limits.
 
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -165,4 +166,44 @@ async fn a_host_without_a_usable_shell_says_what_it_said() {
     let error = as_root(&*sshd.connect(FREE).await, "true").await.unwrap_err();
     assert_eq!(error.kind, RemoteErrorKind::Sudo);
     assert!(error.message.contains("not installed"), "{error}");
+}
+
+/// As sudo-rs talks: our prompt stands within its own, and its words are others than sudo's.
+const LIKE_SUDO_RS: &str = r#"#!/bin/sh
+while :; do
+    case $1 in
+        -n) echo 'sudo: interactive authentication is required' >&2; exit 1 ;;
+        -p) prompt=$2; shift 2 ;;
+        -S | -k) shift ;;
+        *) break ;;
+    esac
+done
+for try in 1 2 3; do
+    printf '[sudo: %s] Password: ' "$prompt" >&2
+    IFS= read -r line
+    echo >&2
+    [ "$line" = right ] && exec "$@"
+    echo 'sudo: Authentication failed, try again.' >&2
+done
+echo 'sudo: maximum 3 incorrect authentication attempts' >&2
+exit 1
+"#;
+
+#[tokio::test]
+async fn sudo_rs_is_understood_too() {
+    let sshd = Sshd::with("SetEnv PATH={dir}/bin:/usr/bin:/bin");
+    std::fs::create_dir(sshd.path("bin")).unwrap();
+    std::fs::write(sshd.path("bin/sudo"), LIKE_SUDO_RS).unwrap();
+    std::fs::set_permissions(sshd.path("bin/sudo"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    for (password, works) in [("right", true), ("wrong", false)] {
+        let prompt = Arc::new(Fixed { password: Some(password), ..Fixed::default() });
+        let remote = Dialer::new(prompt).connect(sshd.target(GUEST)).await.unwrap();
+        match as_root(&remote, "echo in; exit 3").await {
+            Ok(finished) => assert_eq!((works, finished.code, finished.stdout.as_str()), (true, 3, "in\n")),
+            Err(error) => {
+                assert!(!works && error.kind == RemoteErrorKind::Sudo, "{error}");
+                assert!(error.message.contains("did not take the password"), "{error}");
+            }
+        }
+    }
 }
