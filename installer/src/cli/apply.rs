@@ -1,15 +1,13 @@
 //! `hostspan apply`: plan, ask, change.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use clap::Args;
-use serde_json::{Value, json};
 
 use super::context::Context;
 use super::failure::{Failure, Problem};
 use super::session::Plans;
-use super::{check, findings, hosts, plan};
+use super::{check, findings, outcome, plan};
 use crate::cluster::{self, FleetOutcome, FleetPlan, HostEnd, HostError, HostOutcome, Session};
 use crate::exit::Exit;
 use crate::host::preflight::{Finding, Severity, worst};
@@ -53,7 +51,7 @@ pub(super) async fn converge(ctx: &Context, plans: Plans) -> Result<Session, Fai
     .await;
     display.finish().await;
     let (session, found, plan) = planned?;
-    let outcome = if plan.changes() == 0 {
+    let ended = if plan.changes() == 0 {
         unchanged(plan)
     } else {
         agree(ctx, &found, &plan).await?;
@@ -62,8 +60,8 @@ pub(super) async fn converge(ctx: &Context, plans: Plans) -> Result<Session, Fai
         display.finish().await;
         outcome?
     };
-    tell(ctx, &outcome)?;
-    match failure(&outcome) {
+    tell(ctx, &ended)?;
+    match outcome::failure(&ended) {
         Some(failure) => Err(failure),
         None => Ok(session),
     }
@@ -107,90 +105,16 @@ fn unchanged(plan: FleetPlan) -> FleetOutcome {
     FleetOutcome { hosts: hosts.collect() }
 }
 
-fn tell(ctx: &Context, outcome: &FleetOutcome) -> Result<(), Failure> {
+fn tell(ctx: &Context, ended: &FleetOutcome) -> Result<(), Failure> {
     if ctx.json() {
-        return Context::print_json(&as_json(outcome));
+        return Context::print_json(&outcome::as_json(ended));
     }
-    let done = outcome.hosts.values().filter(|host| matches!(host.end, HostEnd::Done)).count();
-    let hosts = human::count(outcome.hosts.len(), "host");
-    let text = match outcome.changed() {
-        0 if outcome.ok() => format!("Unchanged: {hosts} as wanted"),
+    let done = ended.hosts.values().filter(|host| matches!(host.end, HostEnd::Done)).count();
+    let hosts = human::count(ended.hosts.len(), "host");
+    let text = match ended.changed() {
+        0 if ended.ok() => format!("Unchanged: {hosts} as wanted"),
         changed => format!("{} made; {done} of {hosts} as wanted", human::count(changed, "change")),
     };
     Context::print(&ctx.paint.bold(&text));
     Ok(())
-}
-
-/// Fixed by the design: `{"changed": N, "failed": N, "hosts": {...}}`.
-fn as_json(outcome: &FleetOutcome) -> Value {
-    let host = |(name, host): (&String, &HostOutcome)| {
-        let value = match &host.end {
-            HostEnd::Done => json!({"changed": host.changed, "ok": true}),
-            HostEnd::Failed(error) => {
-                json!({"changed": host.changed, "ok": false, "error": hosts::problem(name, error)})
-            }
-            HostEnd::Skipped(why) => json!({"changed": host.changed, "ok": false, "skipped": why}),
-        };
-        (name.clone(), value)
-    };
-    let failed = outcome.hosts.values().filter(|host| !matches!(host.end, HostEnd::Done)).count();
-    let hosts: serde_json::Map<String, Value> = outcome.hosts.iter().map(host).collect();
-    json!({"changed": outcome.changed(), "failed": failed, "hosts": hosts})
-}
-
-/// Hosts that failed, then those that were skipped because of them.
-fn failure(outcome: &FleetOutcome) -> Option<Failure> {
-    let mut failed = BTreeMap::new();
-    let mut skipped = Vec::new();
-    for (name, host) in &outcome.hosts {
-        match &host.end {
-            HostEnd::Done => {}
-            HostEnd::Failed(error) => drop(failed.insert(name, error)),
-            HostEnd::Skipped(why) => {
-                let why = why.strip_prefix(&format!("{name} ")).unwrap_or(why).to_owned();
-                let help = Some("run the same command again once the others are mended".into());
-                skipped.push(Problem { host: Some(name.clone()), message: why, detail: String::new(), help });
-            }
-        }
-    }
-    let mut failure = match hosts::failure(failed) {
-        Some(failure) => failure,
-        None if skipped.is_empty() => return None,
-        None => Failure { exit: Exit::StepFailed, problems: Vec::new() },
-    };
-    failure.problems.append(&mut skipped);
-    Some(failure)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_json_of_a_run_has_the_designs_shape() {
-        let foreign = HostError::Foreign { host: "b".into(), reason: "k3s is there".into() };
-        let outcome = FleetOutcome {
-            hosts: BTreeMap::from([
-                ("a".into(), HostOutcome { changed: 12, end: HostEnd::Done }),
-                ("b".into(), HostOutcome { changed: 0, end: HostEnd::Failed(Arc::new(foreign)) }),
-                ("c".into(), HostOutcome { changed: 3, end: HostEnd::Skipped("c was left: b failed".into()) }),
-            ]),
-        };
-        assert_eq!(
-            as_json(&outcome),
-            json!({"changed": 15, "failed": 2, "hosts": {
-                "a": {"changed": 12, "ok": true},
-                "b": {"changed": 0, "ok": false, "error": {"host": "b", "message": "k3s is there"}},
-                "c": {"changed": 3, "ok": false, "skipped": "c was left: b failed"},
-            }})
-        );
-        let failure = failure(&outcome).unwrap();
-        assert_eq!((failure.exit, failure.problems.len()), (Exit::PreflightBlocked, 2));
-    }
-
-    #[test]
-    fn all_hosts_done_is_no_failure() {
-        let hosts = BTreeMap::from([("a".into(), HostOutcome { changed: 0, end: HostEnd::Done })]);
-        assert_eq!(failure(&FleetOutcome { hosts }), None);
-    }
 }

@@ -13,6 +13,7 @@ mod init;
 mod kubeconfig;
 mod lab;
 mod man;
+mod outcome;
 mod plan;
 mod reset;
 mod secrets;

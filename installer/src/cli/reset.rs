@@ -1,21 +1,20 @@
 //! `hostspan reset`: back to what a host was before its conversion.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use clap::Args;
-use serde_json::{Value, json};
 
 use super::context::Context;
 use super::failure::Failure;
-use super::hosts;
+use super::outcome;
 use super::session::Plans;
-use crate::cluster::{HostError, Session};
+use crate::cluster::{self, FleetOutcome, HostEnd, HostError, HostOutcome, Session};
 use crate::engine::{self, each};
 use crate::exit::Exit;
 use crate::progress::paint::Paint;
-use crate::progress::{Event, Events, human};
+use crate::progress::{Event, human};
 
 /// Restore what the journal on each host recorded
 #[derive(Debug, Clone, Args)]
@@ -28,8 +27,8 @@ Examples:
   hostspan reset --yes")]
 pub struct Reset {}
 
-/// What became of each host.
-type Ended<T> = BTreeMap<String, Result<T, Arc<HostError>>>;
+/// What there is to take back by host, or why that cannot be told.
+type Listed = BTreeMap<String, Result<Vec<String>, Arc<HostError>>>;
 
 impl Reset {
     pub(super) async fn run(&self, ctx: &Context) -> Result<Exit, Failure> {
@@ -48,73 +47,49 @@ impl Reset {
         if !ctx.json() && !ctx.global.quiet {
             Context::print(&render(&listed, ctx.paint));
         }
-        let mut ended: Ended<usize> = BTreeMap::new();
-        if entries > 0 {
+        let ended = if entries > 0 {
             let what = human::count(entries, "thing");
             if !ctx.confirm(&format!("Take back these {what}, with all pods and virtual machines there?")).await? {
                 return Err(Failure::new(Exit::Interrupted, "nothing was changed: the answer was no"));
             }
             let display = ctx.display();
-            ended = undo(ctx, &session, &listed, &display.events()).await;
+            let events = display.events();
+            for host in session.connected.keys().filter(|name| session.chosen.contains(*name)) {
+                events.send(Event::HostJoined { host: host.clone() });
+            }
+            let ended = cluster::reset(&session, &events, &ctx.cancel).await;
             display.finish().await;
-        }
-        for (name, listed) in listed {
-            ended.entry(name).or_insert(listed.map(|_| 0));
-        }
-        if ctx.json() {
-            Context::print_json(&as_json(&ended))?;
+            ended?
         } else {
-            let restored: usize = ended.values().flatten().sum();
-            let hosts = human::count(ended.len(), "host");
-            let text = format!("{} taken back on {hosts}", human::count(restored, "thing"));
+            let end = |listed: Result<_, Arc<HostError>>| listed.map_or_else(HostEnd::Failed, |_| HostEnd::Done);
+            let hosts = listed.into_iter().map(|(name, l)| (name, HostOutcome { changed: 0, end: end(l) }));
+            FleetOutcome { hosts: hosts.collect() }
+        };
+        if ctx.json() {
+            Context::print_json(&outcome::as_json(&ended))?;
+        } else {
+            let hosts = human::count(ended.hosts.len(), "host");
+            let text = format!("{} taken back on {hosts}", human::count(ended.changed(), "thing"));
             Context::print(&ctx.paint.bold(&text));
         }
-        let errors = ended.iter().filter_map(|(name, ended)| Some((name, ended.as_ref().err()?)));
-        hosts::failure(errors).map_or(Ok(Exit::Done), Err)
+        outcome::failure(&ended).map_or(Ok(Exit::Done), Err)
     }
 }
 
-async fn list(session: &Session) -> Ended<Vec<String>> {
+async fn list(session: &Session) -> Listed {
     let chosen = session.chosen.iter().filter(|name| session.connected.contains_key(*name)).cloned();
     let listed = each(chosen, session.parallel, |name| async move {
         let connected = session.connected.get(&name).ok_or(HostError::NotThere { host: name })?;
         Ok(engine::undo_plan(connected.remote.as_ref()).await?)
     });
-    let mut listed: Ended<_> = listed.await.into_iter().map(|(name, l)| (name, l.map_err(Arc::new))).collect();
+    let mut listed: Listed = listed.await.into_iter().map(|(name, l)| (name, l.map_err(Arc::new))).collect();
     for (name, error) in session.failed.iter().filter(|(name, _)| session.chosen.contains(*name)) {
         listed.insert(name.clone(), Err(Arc::clone(error)));
     }
     listed
 }
 
-/// Workers first: their undo steps may need the control plane.
-async fn undo(ctx: &Context, session: &Session, listed: &Ended<Vec<String>>, events: &Events) -> Ended<usize> {
-    let control_plane = session.control_plane().map(|host| host.name.clone()).unwrap_or_default();
-    let named: BTreeSet<String> = listed
-        .iter()
-        .filter(|(_, listed)| listed.as_ref().is_ok_and(|entries| !entries.is_empty()))
-        .map(|(name, _)| name.clone())
-        .collect();
-    let (last, first): (Vec<String>, Vec<String>) = named.into_iter().partition(|name| *name == control_plane);
-    let mut ended = BTreeMap::new();
-    for names in [first, last] {
-        let wave = each(names, session.parallel, |name| async move {
-            events.send(Event::HostJoined { host: name.clone() });
-            let connected = session.connected.get(&name).ok_or_else(|| HostError::NotThere { host: name.clone() })?;
-            let undone = engine::undo(connected.remote.as_ref(), events, &ctx.cancel).await;
-            let summary = match &undone {
-                Ok(restored) => format!("{} taken back", human::count(*restored, "thing")),
-                Err(error) => error.to_string(),
-            };
-            events.send(Event::HostFinished { host: name, ok: undone.is_ok(), summary });
-            Ok(undone?)
-        });
-        ended.extend(wave.await.into_iter().map(|(name, undone)| (name, undone.map_err(Arc::new))));
-    }
-    ended
-}
-
-fn render(listed: &Ended<Vec<String>>, paint: Paint) -> String {
+fn render(listed: &Listed, paint: Paint) -> String {
     let mut text = String::new();
     for (name, entries) in listed {
         // Writing to a String cannot fail.
@@ -132,21 +107,6 @@ fn render(listed: &Ended<Vec<String>>, paint: Paint) -> String {
     text
 }
 
-fn as_json(ended: &Ended<usize>) -> Value {
-    let hosts: serde_json::Map<String, Value> = ended
-        .iter()
-        .map(|(name, ended)| {
-            let value = match ended {
-                Ok(restored) => json!({"restored": restored, "ok": true}),
-                Err(error) => json!({"restored": 0, "ok": false, "error": hosts::problem(name, error)}),
-            };
-            (name.clone(), value)
-        })
-        .collect();
-    let failed = ended.values().filter(|ended| ended.is_err()).count();
-    json!({"restored": ended.values().flatten().sum::<usize>(), "failed": failed, "hosts": hosts})
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,16 +120,6 @@ mod tests {
         assert_eq!(
             render(&listed, Paint::plain()),
             "a  2 things\n  ~ restore /etc/fstab\n  - remove /etc/x\nb  hostspan has changed nothing here\n"
-        );
-    }
-
-    #[test]
-    fn json_counts_what_was_restored() {
-        let ended = BTreeMap::from([("a".to_owned(), Ok(2)), ("b".to_owned(), Ok(0))]);
-        assert_eq!(
-            as_json(&ended),
-            json!({"restored": 2, "failed": 0, "hosts": {
-                "a": {"restored": 2, "ok": true}, "b": {"restored": 0, "ok": true}}})
         );
     }
 }
