@@ -295,7 +295,7 @@ apt() {
     } | tee "$W/apt"
     rc=$(cat "$W/rc")
     [ "$rc" = 0 ] && return 0
-    grep -qE 'Could not get lock|Unable to (lock|acquire)' "$W/apt" || return 1
+    grep -qE 'Could not get lock|is another process using it' "$W/apt" || return 1
     holder=$(sed -n 's/.*held by process \([0-9]* ([^)]*)\).*/\1/p' "$W/apt" | tail -n 1)
     tries=$((tries + 1))
     if [ "$tries" -ge $((LOCK_WAIT / 10)) ] || [ "$1" != update ]; then
