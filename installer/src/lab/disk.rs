@@ -58,6 +58,11 @@ pub(super) async fn remove_dirs(paths: Vec<PathBuf>) -> Result<(), LabError> {
     Ok(())
 }
 
+/// Removes a file or a folder that may not be there.
+pub(super) fn remove(path: &Path) -> Result<(), LabError> {
+    if path.is_dir() { remove_dir(path) } else { remove_file(path) }
+}
+
 fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -129,5 +134,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         remove_file(&dir.path().join("a")).unwrap();
         remove_dir(&dir.path().join("a")).unwrap();
+        fs::write(dir.path().join("b"), "").unwrap();
+        remove(&dir.path().join("b")).unwrap();
+        assert!(!dir.path().join("b").exists());
     }
 }

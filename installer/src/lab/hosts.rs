@@ -256,7 +256,7 @@ impl Lab {
         };
         for part in parts {
             let (source, target) = (from.join(part), to.join(part));
-            disk::remove_dir(&target)?;
+            disk::remove(&target)?;
             let args = ["-a".as_ref(), "--reflink=auto".as_ref(), source.as_os_str(), target.as_os_str()];
             self.tools.run("cp", &args).await?;
         }
