@@ -1,9 +1,10 @@
 //! A throwaway host for tests: the scripts run for real, as root, in a mount namespace with an overlay over this machine's
 //! own root, a private /run, and stand-ins for systemd, apt and the kernel's settings. What runs there changes nothing here.
 
+use std::io::BufRead as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ const NEVER: usize = usize::MAX;
 /// The throwaway host.
 pub(super) struct Sandbox {
     dir: TempDir,
+    /// Keeps the mount namespace.
+    keeper: std::sync::Mutex<Child>,
     shell: &'static str,
     /// Kills a script with all its processes after this many traced commands.
     kill_at: AtomicUsize,
@@ -48,11 +51,28 @@ impl Sandbox {
             std::fs::create_dir_all(dir.path().join(name)).unwrap();
         }
         std::fs::set_permissions(dir.path().join("upper"), std::fs::Permissions::from_mode(0o755)).unwrap();
-        let sandbox =
-            Self { dir, shell, kill_at: NEVER.into(), cut_at: NEVER.into(), traced: 0.into(), runs: 0.into() };
+        std::fs::write(dir.path().join("proc-swaps"), "Filename\tType\tSize\tUsed\tPriority\n").unwrap();
+        let mut keeper = std::process::Command::new("unshare")
+            .args(["-m", "bash", "-c", include_str!("mount.sh")])
+            .env("D", dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = String::new();
+        std::io::BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        assert_eq!(ready, "ready\n", "the throwaway root could not be mounted");
+        let sandbox = Self {
+            dir,
+            keeper: keeper.into(),
+            shell,
+            kill_at: NEVER.into(),
+            cut_at: NEVER.into(),
+            traced: 0.into(),
+            runs: 0.into(),
+        };
         sandbox.write("/proc/sys/kernel/random/boot_id", "boot-1\n", 0o444);
         sandbox.write("/proc/sys/net/ipv4/ip_forward", "0\n", 0o644);
-        sandbox.write("/proc/swaps", "Filename\tType\tSize\tUsed\tPriority\n", 0o644);
         for (name, text) in [
             ("systemctl", include_str!("systemctl")),
             ("systemd-run", include_str!("systemd-run")),
@@ -72,30 +92,22 @@ impl Sandbox {
         Some(sandbox)
     }
 
-    /// Where a path of the host is on this machine; only what was written there is visible.
+    /// Where a path of the host is on this machine: through the keeper's namespace, so that both see the same.
     pub fn path(&self, path: &str) -> PathBuf {
-        let under = |name: &str, rest: &str| self.dir.path().join(name).join(rest.trim_start_matches('/'));
-        match path {
-            "/proc/swaps" => under("proc-swaps", ""),
-            _ => match (path.strip_prefix("/proc/sys/"), path.strip_prefix("/run/")) {
-                (Some(rest), _) => under("proc-sys", rest),
-                (_, Some(rest)) => under("run", rest),
-                _ => under("upper", path),
-            },
-        }
+        let keeper = self.keeper.lock().unwrap().id();
+        PathBuf::from(format!("/proc/{keeper}/root{}/root{path}", self.dir.path().display()))
     }
 
     pub fn write(&self, path: &str, text: &str, mode: u32) {
         let path = self.path(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let path = PathBuf::from(path.to_str().unwrap().trim_end_matches('/'));
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
     }
 
     pub fn read(&self, path: &str) -> String {
         let path = self.path(path);
-        std::fs::read_to_string(path.to_str().unwrap().trim_end_matches('/')).unwrap_or_default()
+        std::fs::read_to_string(path).unwrap_or_default()
     }
 
     /// A unit that the host knows.
@@ -136,8 +148,9 @@ impl Sandbox {
         if traced && !fifo.exists() {
             nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
         }
-        let mut child = Command::new("unshare")
-            .args(["-m", "bash", "-c", include_str!("enter.sh")])
+        let keeper = self.keeper.lock().unwrap().id().to_string();
+        let mut child = Command::new("nsenter")
+            .args(["-m", "-t", &keeper, "bash", "-c", include_str!("enter.sh")])
             .env("D", self.dir.path())
             .env("TRACE", if traced { "1" } else { "0" })
             .env("SHELL_OF_HOST", self.shell)
@@ -193,7 +206,6 @@ impl Sandbox {
 
 /// Counts traced commands and kills the whole group at the one asked for.
 fn follow_trace(fifo: &Path, group: Pid, kill_at: usize) -> usize {
-    use std::io::BufRead as _;
     let mut count = 0;
     for line in std::io::BufReader::new(std::fs::File::open(fifo).unwrap()).split(b'\n') {
         if line.unwrap().starts_with(b"+") {
@@ -204,6 +216,15 @@ fn follow_trace(fifo: &Path, group: Pid, kill_at: usize) -> usize {
         }
     }
     count
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        if let Ok(keeper) = self.keeper.get_mut() {
+            drop(keeper.kill());
+            drop(keeper.wait());
+        }
+    }
 }
 
 impl Remote for Sandbox {
