@@ -6,7 +6,14 @@ use crate::host::preflight::{Finding, Severity};
 use crate::progress::human;
 use crate::progress::paint::Paint;
 
-/// All findings, the worst first.
+/// Columns that a line takes at most.
+const WIDTH: usize = 100;
+/// Where details stand.
+const INDENT: usize = 12;
+/// Columns of a label.
+const LABEL: usize = 5;
+
+/// All findings, the worst first. What is accepted is only named.
 pub(super) fn render(findings: &[Finding], paint: Paint) -> String {
     let mut text = String::new();
     for finding in findings {
@@ -18,24 +25,50 @@ pub(super) fn render(findings: &[Finding], paint: Paint) -> String {
         };
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{mark}  {}  {}", paint.bold(&hosts(finding)), finding.title);
-        for line in finding.detail.lines() {
-            let _ = writeln!(text, "            {}", paint.dim(line));
+        if finding.severity == Severity::Note {
+            continue;
         }
-        let head = if finding.severity == Severity::FixWithConsent { "apply:" } else { "fix:" };
-        for (i, line) in finding.fix.lines().enumerate() {
-            let head = if i == 0 { format!("{head:<6}") } else { " ".repeat(6) };
-            let _ = writeln!(text, "            {} {line}", paint.cyan(&head));
+        for line in wrap(&finding.detail, WIDTH - INDENT) {
+            let _ = writeln!(text, "{:INDENT$}{}", "", paint.dim(&line));
         }
+        let by_apply = finding.severity == Severity::FixWithConsent;
+        let (head, fix) = match finding.fix.strip_prefix("apply ") {
+            Some(rest) if by_apply => ("apply", rest),
+            _ => ("fix:", finding.fix.as_str()),
+        };
+        labelled(&mut text, head, fix, paint);
         if finding.acknowledgeable && finding.severity == Severity::Block {
-            let _ = writeln!(
-                text,
-                "            {} add `{}` to spec.acknowledge of the fleet file",
-                paint.cyan("or:   "),
-                finding.id
-            );
+            labelled(&mut text, "or:", &format!("add `{}` to spec.acknowledge of the fleet file", finding.id), paint);
         }
     }
     text
+}
+
+/// A label and its text, whose further lines stand below the first.
+fn labelled(text: &mut String, label: &str, what: &str, paint: Paint) {
+    for (i, line) in wrap(what, WIDTH - INDENT - LABEL - 1).iter().enumerate() {
+        let label = if i == 0 { label } else { "" };
+        let _ = writeln!(text, "{:INDENT$}{} {line}", "", paint.cyan(&format!("{label:<LABEL$}")));
+    }
+}
+
+/// Breaks lines at spaces; a word that is longer than a line stays whole, since it may be a command to copy.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let mut current = String::new();
+        for word in line.split(' ') {
+            if !current.is_empty() && current.chars().count() + 1 + word.chars().count() > width {
+                lines.push(std::mem::take(&mut current));
+            }
+            if !current.is_empty() {
+                current.push(' ');
+            }
+            current.push_str(word);
+        }
+        lines.push(current);
+    }
+    lines
 }
 
 fn hosts(finding: &Finding) -> String {
@@ -80,16 +113,29 @@ mod tests {
     fn a_blocking_finding_shows_where_and_the_exact_fix() {
         assert_eq!(
             render(&[finding(Severity::Block, &["kvm-01", "kvm-02"])], Paint::plain()),
-            "BLOCKED   kvm-01, kvm-02  swap is on\n            /dev/sda2\n            fix:   swapoff -a\n                   \
-             edit /etc/fstab\n            or:    add `swap-on` to spec.acknowledge of the fleet file\n"
+            "BLOCKED   kvm-01, kvm-02  swap is on\n            /dev/sda2\n            fix:  swapoff -a\n                  \
+             edit /etc/fstab\n            or:   add `swap-on` to spec.acknowledge of the fleet file\n"
         );
     }
 
     #[test]
     fn what_apply_mends_is_not_a_task_for_a_person() {
-        let text = render(&[finding(Severity::FixWithConsent, &[])], Paint::plain());
+        let mut mended = finding(Severity::FixWithConsent, &[]);
+        mended.fix = "apply switches it off".into();
+        let text = render(&[mended], Paint::plain());
         assert!(text.starts_with("WILL FIX  fleet  swap is on\n"), "{text}");
-        assert!(text.contains("            apply: swapoff -a\n"), "{text}");
+        assert!(text.ends_with("            apply switches it off\n"), "{text}");
+    }
+
+    #[test]
+    fn what_is_accepted_is_only_named() {
+        assert_eq!(render(&[finding(Severity::Note, &["a"])], Paint::plain()), "ACCEPTED  a  swap is on\n");
+    }
+
+    #[test]
+    fn long_lines_break_at_spaces_and_long_words_stay_whole() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("a http://example.test/long b", 10), ["a", "http://example.test/long", "b"]);
     }
 
     #[test]
