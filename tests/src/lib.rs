@@ -4,8 +4,16 @@
     clippy::expect_used,
     clippy::panic,
     clippy::missing_panics_doc,
+    clippy::print_stdout,
     reason = "all of this crate is test code"
 )]
 
 pub mod binary;
+pub mod digest;
+pub mod fleet;
 pub mod golden;
+pub mod kubectl;
+pub mod labs;
+pub mod nodes;
+pub mod pods;
+pub mod scenario;

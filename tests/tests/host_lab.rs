@@ -16,19 +16,12 @@ const CHILD: &str = "HOSTSPAN_TEST_UP";
 
 /// Makes a lab of which nothing was there before, and tells `tests/run` about it.
 async fn up(options: &Options) -> (Lab, LabStatus) {
-    note(&options.name);
+    hostspan_tests::labs::note(&options.name).unwrap();
     lab::install_packages(&lab::missing_packages(options.kind), &Events::none()).await.unwrap();
     lab::down(&options.name, &Events::none()).await.unwrap();
     let lab = lab::up_hosts(options, &Events::none()).await.unwrap();
     let status = lab.status();
     (lab, status)
-}
-
-fn note(name: &str) {
-    if let Some(file) = std::env::var_os("HOSTSPAN_TEST_LABS") {
-        let mut file = fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
-        writeln!(file, "{name}").unwrap();
-    }
 }
 
 /// What is left of a lab on this machine.

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::context::Context;
 use super::failure::{Failure, Problem};
-use super::session::Plans;
+use super::session::{Plans, Until};
 use super::{check, findings, outcome, plan};
 use crate::cluster::{self, FleetOutcome, FleetPlan, HostEnd, HostError, HostOutcome, Session};
 use crate::exit::Exit;
@@ -23,11 +23,14 @@ Examples:
   hostspan apply
   hostspan apply --yes --host kvm-03
   hostspan apply --yes -o json | jq .changed")]
-pub struct Apply {}
+pub struct Apply {
+    #[command(flatten)]
+    until: Until,
+}
 
 impl Apply {
     pub(super) async fn run(&self, ctx: &Context) -> Result<Exit, Failure> {
-        converge(ctx, Plans::read(ctx)?).await?;
+        converge(ctx, Plans::read(ctx)?.until(&self.until)).await?;
         Ok(Exit::Done)
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::context::Context;
 use super::failure::Failure;
-use super::session::Plans;
+use super::session::{Plans, Until};
 use super::{check, findings, hosts};
 use crate::cluster::{self, FleetPlan, HostPlan};
 use crate::engine::{PhasePlan, StepPlan, Verdict};
@@ -27,11 +27,13 @@ pub struct Plan {
     /// Exit with 2 when changes are pending
     #[arg(long)]
     exit_code: bool,
+    #[command(flatten)]
+    until: Until,
 }
 
 impl Plan {
     pub(super) async fn run(&self, ctx: &Context) -> Result<Exit, Failure> {
-        let plans = Plans::read(ctx)?;
+        let plans = Plans::read(ctx)?.until(&self.until);
         let display = ctx.display();
         let planned = async {
             let session = plans.connect(ctx, &display.events()).await?;

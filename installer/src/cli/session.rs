@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use clap::Args;
+use clap::builder::PossibleValuesParser;
 use hostspan_playbooks::yaml;
 use miette::Diagnostic as _;
 
@@ -12,6 +14,7 @@ use super::failure::{Failure, Problem};
 use super::secrets::Secrets;
 use crate::artifacts::Store;
 use crate::cluster::book::Book;
+use crate::cluster::phases::{self, PHASES, Phase};
 use crate::cluster::{self, Connected, HostError, Session};
 use crate::engine::{Stop, each};
 use crate::exit::Exit;
@@ -27,7 +30,16 @@ pub(super) struct Plans {
     book: Book,
     store: Store,
     chosen: BTreeSet<String>,
+    phases: &'static [Phase],
     secrets: Secrets,
+}
+
+/// How far a run goes; for the commands that go through phases.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Until {
+    /// Stop after this phase; a later run goes on from there
+    #[arg(long, value_name = "PHASE", value_parser = PossibleValuesParser::new(PHASES.iter().map(|p| p.name)))]
+    until: Option<String>,
 }
 
 impl Plans {
@@ -43,7 +55,13 @@ impl Plans {
         let book = Book::load(&loaded.fleet.spec.playbooks, &loaded.dir).map_err(|e| wrong(e.to_string()))?;
         let store = Store::open(&loaded.fleet, &loaded.dir).map_err(|e| wrong(e.to_string()))?;
         let chosen = choose(&loaded.fleet, only)?;
-        Ok(Self { loaded, book, store, chosen, secrets: Secrets::collect(ctx)? })
+        Ok(Self { loaded, book, store, chosen, phases: &PHASES, secrets: Secrets::collect(ctx)? })
+    }
+
+    /// The same for a run that stops early.
+    pub(super) fn until(self, until: &Until) -> Self {
+        let phases = until.until.as_deref().and_then(phases::until).unwrap_or(self.phases);
+        Self { phases, ..self }
     }
 
     /// The same for the control plane alone, for commands that need no other host.
@@ -88,7 +106,16 @@ impl Plans {
                 Err(error) => drop(failed.insert(name, Arc::new(error))),
             }
         }
-        Ok(Session { fleet, chosen: self.chosen, connected, failed, store: self.store, book: self.book, parallel })
+        Ok(Session {
+            fleet,
+            chosen: self.chosen,
+            connected,
+            failed,
+            store: self.store,
+            book: self.book,
+            phases: self.phases,
+            parallel,
+        })
     }
 }
 

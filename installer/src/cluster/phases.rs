@@ -37,7 +37,7 @@ pub enum After {
 
 /// All of them. The pod network comes before a host is a node: its pods then have one from the start, and still have one
 /// when a reset, which goes backwards, stops them. The other hosts' comes after the control plane's, whose record counts.
-pub const PHASES: [Phase; 7] = [
+pub static PHASES: [Phase; 7] = [
     Phase { name: "prepare", on: On::Every, after: After::Nothing },
     Phase { name: "runtime", on: On::Every, after: After::Nothing },
     Phase { name: "node", on: On::Every, after: After::Nothing },
@@ -46,6 +46,12 @@ pub const PHASES: [Phase; 7] = [
     Phase { name: "workers", on: On::Others, after: After::ControlPlane },
     Phase { name: "ready", on: On::ControlPlane, after: After::AllHosts },
 ];
+
+/// The phases up to the one of that name, for a run that is to stop there.
+pub fn until(name: &str) -> Option<&'static [Phase]> {
+    let last = PHASES.iter().position(|phase| phase.name == name)?;
+    PHASES.get(..=last)
+}
 
 impl Phase {
     /// Whether its own playbook runs on that host.
@@ -63,6 +69,14 @@ impl Phase {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_can_stop_after_a_phase() {
+        let names = |name: &str| until(name).map(|phases| phases.iter().map(|phase| phase.name).collect::<Vec<_>>());
+        assert_eq!(names("node"), Some(vec!["prepare", "runtime", "node"]));
+        assert_eq!(names("ready").map(|names| names.len()), Some(PHASES.len()));
+        assert_eq!(names("cni"), None);
+    }
 
     #[test]
     fn each_host_has_its_phases_in_order() {

@@ -157,7 +157,7 @@ impl<'a> Run<'a> {
         let variables = variables::of(&inputs, host, facts, join, members)
             .map_err(|error| HostError::Variables { host: host.name.clone(), error })?;
         let mut phases = Vec::new();
-        for phase in PHASES.iter().filter(|phase| wanted(phase)) {
+        for phase in self.session.phases.iter().filter(|phase| wanted(phase)) {
             let steps = book
                 .steps(phase, fleet, host, &facts.arch, &variables, store)
                 .map_err(|error| HostError::Steps { host: host.name.clone(), error })?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::book::{Book, StepsError};
+use super::phases::Phase;
 use super::pod_networks::PodNetworkError;
 use super::variables::VariablesError;
 use crate::artifacts::Store;
@@ -39,6 +40,8 @@ pub struct Session {
     pub store: Store,
     /// The playbooks.
     pub book: Book,
+    /// The phases that this run goes through: all, or those up to the one it is to stop after.
+    pub phases: &'static [Phase],
     /// How many hosts are worked on at once.
     pub parallel: usize,
 }
