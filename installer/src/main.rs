@@ -10,6 +10,7 @@ use hostspan::exit::Exit;
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
+    keep_memory_private();
     // First of all: with two providers in the tree rustls would otherwise refuse to choose. An error means that one is
     // installed already, which is as good.
     drop(rustls::crypto::ring::default_provider().install_default());
@@ -19,6 +20,13 @@ fn main() -> ExitCode {
         Err(exit) => exit,
     };
     ExitCode::from(exit.code())
+}
+
+/// Keys and the sudo password are in this process's memory: no core file of it, and no other process of the same user that
+/// reads it. Only Linux has it in this form; an error elsewhere would stop a run that is otherwise fine.
+fn keep_memory_private() {
+    #[cfg(target_os = "linux")]
+    let _ = nix::sys::prctl::set_dumpable(false);
 }
 
 fn run(cli: cli::Cli) -> Exit {

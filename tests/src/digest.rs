@@ -17,9 +17,9 @@ find /etc /opt /usr/local /var/lib -xdev \
     -printf 'path %y %m %u:%g %p %l\n' | sort
 find /etc /opt /usr/local /var/lib -xdev \
     \( -path /var/lib/systemd -o -path /var/lib/dhcp \) -prune -o -type f -print0 | sort -z | xargs -0 sha256sum
-systemctl list-unit-files --no-legend --no-pager --plain | awk '{print "unit-file", $1, $2}' | sort
+systemctl list-unit-files --no-legend --no-pager --plain | awk '$2 != "transient" {print "unit-file", $1, $2}' | sort
 systemctl list-units --all --no-legend --no-pager --plain --type=service,socket,mount,swap |
-    awk '$4 != "exited" && $3 == "active" {print "unit", $1, $3}' | grep -v -e session -e user@ -e 'ssh@' -e user-runtime | sort
+    awk '$4 != "exited" && $3 == "active" {print "unit", $1, $3}' | grep -v -e session -e user@ -e 'ssh@' -e user-runtime -e hostnamed | sort
 sysctl -a 2>/dev/null | grep '^net\.' | grep -v -e nf_conntrack_count -e 'neigh\.' -e stable_secret -e 'conf\.veth' | sed 's/^/sysctl /'
 ip -o route show table all | grep -v -e 'dev veth' | sed -e 's/ expires [0-9]*sec//' -e 's/^/route /' | sort
 ip -o link show | awk '{print "link", $2}' | sed 's/@.*//' | sort

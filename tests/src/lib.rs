@@ -9,6 +9,7 @@
 )]
 
 pub mod binary;
+pub mod canary;
 pub mod digest;
 pub mod fleet;
 pub mod golden;

@@ -184,7 +184,10 @@ impl SshRemote {
                 )
                 .with_help("run again with the right one (--ask-sudo-password)"),
             Err(Stop::NotStarted { said, .. }) => {
-                self.error(RemoteErrorKind::Sudo, format!("sudo did not start a shell: {said}"))
+                let user = &self.target.endpoint.user;
+                self.error(RemoteErrorKind::Sudo, format!("sudo did not start a shell: {said}")).with_help(format!(
+                    "allow {user} all commands (`sudo -l` as {user} shows what it may do), or log in as another user"
+                ))
             }
             end => {
                 *self.root.lock().await = Root::Password(password);

@@ -66,7 +66,7 @@ fn guests(subject: &Subject<'_>) -> Vec<Finding> {
         subject
             .block(format!("guest:{guest}"), format!("the libvirt guest {guest} runs"))
             .detail("the conversion changes network, kernel settings and memory use under it")
-            .fix(format!("virsh shutdown {guest}, or accept the risk: spec.acknowledge: [\"guest:{guest}\"]"))
+            .fix(format!("virsh shutdown {guest}"))
             .acknowledgeable()
     });
     let stopped = (!facts.stopped_guests.is_empty()).then(|| {
