@@ -302,7 +302,10 @@ impl<'a> HostRun<'a> {
         self.events
             .send(Event::Warning { host: Some(self.host()), message: format!("{}; connecting again", lost.message) });
         loop {
-            let Some(wait) = RECONNECT_AFTER.get(*losses) else { return Err(lost.clone().into()) };
+            let Some(wait) = RECONNECT_AFTER.get(*losses) else {
+                let help = "once the host answers again, run the same command again: it goes on where this one stopped";
+                return Err(lost.clone().with_help(help).into());
+            };
             *losses += 1;
             tokio::select! {
                 () = tokio::time::sleep(*wait) => {}

@@ -147,24 +147,23 @@ fn host_line(row: &HostRow, width: usize, spinner: &str, paint: Paint, now: Inst
             None => head,
         };
     }
-    let Some(step) = &row.step else {
-        let doing = if row.steps_planned > 0 {
-            "waiting"
-        } else if row.connected {
-            "reading what is there"
-        } else {
-            "connecting"
-        };
-        let elapsed = human::duration(now.saturating_duration_since(row.since));
-        return format!("{head}  {}", paint.dim(&format!("{doing} {elapsed}")));
-    };
-    let count = format!("{}/{}", row.steps_ended + 1, row.steps_planned.max(row.steps_ended + 1));
     let elapsed = human::duration(now.saturating_duration_since(row.since));
+    if row.step.is_none() && row.steps_planned == 0 {
+        let doing = if row.connected { "reading what is there" } else { "connecting" };
+        return format!("{head}  {}", paint.dim(&format!("{doing} {elapsed}")));
+    }
+    let at = (row.steps_ended + usize::from(row.step.is_some())).max(1);
+    let count = format!("{at}/{}", row.steps_planned.max(at));
     let left = row.remaining(now).map_or(String::new(), |d| format!("~{} left", human::duration(d)));
     let bar = bar(row.work(now).permille(), paint);
-    let what = match transfer {
-        Some((_, t)) => format!("{}: {} {}", row.phase, transfer_text(t, paint), step.title),
-        None => format!("{}: {}", row.phase, step.title),
+    let what = match (&row.step, transfer) {
+        (Some(step), Some((_, t))) => format!("{}: {} {}", row.phase, transfer_text(t, paint), step.title),
+        (Some(step), None) => format!("{}: {}", row.phase, step.title),
+        (None, Some((what, t))) => format!("{} {what}", transfer_text(t, paint)),
+        // What a phase needs is looked for on the host before it is sent.
+        (None, None) if row.steps_ended < row.steps_planned => "beginning a phase".to_owned(),
+        // No forecast: what is left begins with what others do.
+        (None, None) => return format!("{head}  {bar} {count:>7} {elapsed:>7}  waiting for other hosts"),
     };
     format!("{head}  {bar} {count:>7} {elapsed:>7} {}  {what}", paint.dim(&format!("{left:>13}")))
 }
@@ -245,6 +244,17 @@ mod tests {
         }
     }
 
+    fn finished() -> Event {
+        Event::StepFinished {
+            host: "kvm-01".into(),
+            phase: "runtime".into(),
+            step: "runtime/containerd".into(),
+            end: super::super::StepEnd::Changed,
+            took_ms: 1_000,
+            message: None,
+        }
+    }
+
     #[test]
     fn a_line_shows_place_time_rest_phase_and_title() {
         let t0 = Instant::now();
@@ -260,6 +270,20 @@ mod tests {
         let board = board(&[(0, planned()), (0, started()), (1, bytes(0)), (2, bytes(40 << 20))], t0);
         let text = host_line(&board.hosts[0], 6, "*", Paint::plain(), t0 + Duration::from_secs(2));
         assert!(text.ends_with("runtime: 40.0 MiB of 92.0 MiB 40.0 MiB/s Install containerd"), "{text}");
+    }
+
+    #[test]
+    fn between_steps_the_line_says_what_is_sent_or_waited_for() {
+        let t0 = Instant::now();
+        let line = |board: &Board| host_line(&board.hosts[0], 6, "*", Paint::plain(), t0 + Duration::from_secs(2));
+        let bytes = |done| Event::Bytes { host: "kvm-01".into(), what: "kubelet".into(), done, total: Some(92 << 20) };
+        let sending = board(&[(0, planned()), (1, bytes(0)), (2, bytes(40 << 20))], t0);
+        let text = line(&sending);
+        assert!(text.contains("1/12") && text.ends_with("40.0 MiB of 92.0 MiB 40.0 MiB/s kubelet"), "{text}");
+        let mut waiting = board(&[(0, planned()), (0, started()), (1, finished())], t0);
+        assert!(line(&waiting).ends_with("left  beginning a phase"), "{}", line(&waiting));
+        waiting.hosts[0].steps_ended = 12;
+        assert_eq!(line(&waiting), "* kvm-01  ━━━━━━━━────────   12/12      2s  waiting for other hosts");
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl RemoteError {
         Self { host: host.to_owned(), kind, message: message.into(), help: None }
     }
 
-    fn with_help(self, help: impl Into<String>) -> Self {
+    pub(crate) fn with_help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
     }
 }

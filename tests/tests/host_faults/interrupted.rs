@@ -74,7 +74,7 @@ impl Running {
         let mut seen = String::new();
         let began = async {
             while let Some(line) = lines.next_line().await? {
-                seen += &format!("{line}\n");
+                seen.extend([line.as_str(), "\n"]);
                 let event = serde_json::from_str::<Value>(&line).unwrap_or_default();
                 if event["type"] == "step-started" && event["step"] == "faults/slow" {
                     return anyhow::Ok(true);
@@ -97,7 +97,7 @@ impl Running {
     async fn end(mut self) -> Result<Run> {
         let end = async {
             while let Some(line) = self.lines.next_line().await? {
-                self.seen += &format!("{line}\n");
+                self.seen.extend([line.as_str(), "\n"]);
             }
             let mut stdout = String::new();
             self.child.stdout.take().context("no output")?.read_to_string(&mut stdout).await?;
