@@ -1,5 +1,6 @@
 //! Preflight's findings for people: what blocks first, where, and the exact fix.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::host::preflight::{Finding, Severity};
@@ -75,13 +76,16 @@ fn hosts(finding: &Finding) -> String {
     if finding.hosts.is_empty() { "fleet".into() } else { finding.hosts.join(", ") }
 }
 
-/// One line that says what follows from the findings.
+/// What follows from the findings, with the hosts that block: on a full screen their findings have scrolled away.
 pub(super) fn verdict(findings: &[Finding], hosts: usize) -> String {
     let of = |severity| findings.iter().filter(|f| f.severity == severity).count();
     let (blocked, fixed, warned) = (of(Severity::Block), of(Severity::FixWithConsent), of(Severity::Warn));
     let mut parts = Vec::new();
     if blocked > 0 {
-        parts.push(format!("{} in the way", human::count(blocked, "thing")));
+        let hosts = findings.iter().filter(|f| f.severity == Severity::Block).flat_map(|f| &f.hosts);
+        let hosts: Vec<&str> = hosts.map(String::as_str).collect::<BTreeSet<_>>().into_iter().collect();
+        let on = if hosts.is_empty() { String::new() } else { format!(" ({})", hosts.join(", ")) };
+        parts.push(format!("{} in the way{on}", human::count(blocked, "thing")));
     }
     if fixed > 0 {
         parts.push(format!("{} that apply mends", human::count(fixed, "thing")));
@@ -90,7 +94,8 @@ pub(super) fn verdict(findings: &[Finding], hosts: usize) -> String {
         parts.push(human::count(warned, "warning"));
     }
     let counts = if parts.is_empty() { "nothing found".to_owned() } else { parts.join(", ") };
-    format!("{} checked: {counts}", human::count(hosts, "host"))
+    let next = if blocked > 0 { "\nmend what is BLOCKED, then run `hostspan check` again" } else { "" };
+    format!("{} checked: {counts}{next}", human::count(hosts, "host"))
 }
 
 #[cfg(test)]
@@ -140,8 +145,13 @@ mod tests {
 
     #[test]
     fn the_verdict_counts_by_weight() {
-        let findings = [finding(Severity::Block, &[]), finding(Severity::Warn, &[]), finding(Severity::Warn, &[])];
-        assert_eq!(verdict(&findings, 3), "3 hosts checked: 1 thing in the way, 2 warnings");
+        let findings =
+            [finding(Severity::Block, &["b", "a"]), finding(Severity::Warn, &[]), finding(Severity::Warn, &[])];
+        assert_eq!(
+            verdict(&findings, 3),
+            "3 hosts checked: 1 thing in the way (a, b), 2 warnings\nmend what is BLOCKED, then run `hostspan check` again"
+        );
+        assert_eq!(verdict(&findings[1..], 3), "3 hosts checked: 2 warnings");
         assert_eq!(verdict(&[], 1), "1 host checked: nothing found");
     }
 }
