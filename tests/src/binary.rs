@@ -5,13 +5,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-/// The binary, built first: cargo builds it only for tests of its own package. With the whole workspace selected, as
-/// `tests/run` does: another selection has other features, and would build half of the dependencies again.
+/// The binary, built first: cargo builds it only for tests of its own package. With every target of the whole workspace,
+/// as `tests/run` does: another selection has other features, and would build half of the dependencies again.
 pub fn path() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--locked", "--workspace", "--bin", "hostspan"])
+        let mut cargo = Command::new(env!("CARGO"));
+        // What cargo tells a test about its package would reach ring's build script, which then builds itself anew.
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+                cargo.env_remove(name);
+            }
+        }
+        let built = cargo
+            .args(["build", "--quiet", "--locked", "--workspace", "--all-targets"])
             .current_dir(root())
             .status()
             .unwrap();

@@ -89,6 +89,15 @@ impl LabFleet {
         Ok(Self { lab, artifacts: Path::new(path.trim_matches(['"', '\''])).to_owned(), status })
     }
 
+    /// Adds a user's own playbook to the fleet file.
+    pub fn add_playbook(&self, name: &str, text: &str) -> Result<()> {
+        std::fs::write(self.status.state_dir.join(name), text)?;
+        let mut fleet = hostspan::fleet::load(&self.status.fleet_file)?.fleet;
+        fleet.spec.playbooks.push(name.into());
+        std::fs::write(&self.status.fleet_file, hostspan::fleet::render_fleet(&fleet))?;
+        Ok(())
+    }
+
     /// `hostspan COMMAND -f FLEET -o json ARGS`.
     pub async fn run(&self, command: &str, args: &[&str]) -> Result<Run> {
         hostspan(&self.with_file(&[&[command], args].concat())).await
@@ -110,7 +119,7 @@ impl LabFleet {
     /// kubectl with the cluster's admin credentials, fetched by `hostspan kubeconfig`.
     pub async fn kubectl(&self) -> Result<Kubectl> {
         let file = self.status.kubeconfig.to_string_lossy().into_owned();
-        self.run("kubeconfig", &["--output", &file]).await?.expect(0)?;
+        self.run("kubeconfig", &["--file", &file]).await?.expect(0)?;
         Ok(Kubectl::new(&self.artifacts, &self.status.kubeconfig))
     }
 

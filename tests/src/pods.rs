@@ -9,6 +9,19 @@ use serde_json::Value;
 
 use crate::kubectl::Kubectl;
 
+/// A user's own playbook that brings the image of the probe pods to every host.
+pub const PLAYBOOK: &str = "\
+apiVersion: hostspan.dev/v1alpha1
+kind: Playbook
+metadata: {name: toolbox}
+spec:
+  at: {after: node}
+  steps:
+    - id: image
+      title: Import the image of the probe pods
+      artifact: {name: 'image:hostspan.dev/lab/toolbox:1', importImage: true}
+";
+
 /// One pod on every node that answers with the address it sees its caller come from, and a Service over them.
 fn manifest(nodes: &[String]) -> String {
     let mut text = String::from(
@@ -35,7 +48,10 @@ spec:
           mkdir -p /www/cgi-bin
           printf '#!/bin/sh\necho\necho "$REMOTE_ADDR seen by %s"\n' {node} >/www/cgi-bin/who
           chmod +x /www/cgi-bin/who
-          exec httpd -f -p 8080 -h /www
+          # The first process of a pod hears no signal that it does not ask for.
+          trap 'exit 0' TERM
+          httpd -f -p 8080 -h /www &
+          wait
 "#
         )
         .unwrap();
@@ -77,14 +93,14 @@ pub async fn reach(kubectl: &Kubectl, nodes: &[String], gateway: Ipv4Addr) -> Re
     for (node, own) in nodes.iter().zip(&addresses) {
         let pod = format!("probe-{node}");
         for (peer, address) in nodes.iter().zip(&addresses) {
-            let answer = kubectl.exec(&pod, &format!("wget -T 5 -qO- http://{address}:8080/cgi-bin/who")).await?;
+            let answer = kubectl.exec(&pod, &format!("timeout 5 wget -qO- http://{address}:8080/cgi-bin/who")).await?;
             ensure!(
-                answer.trim().trim_start_matches("::ffff:") == format!("{own} seen by {peer}"),
+                answer.trim() == format!("[::ffff:{own}] seen by {peer}"),
                 "the pod on {node} ({own}) asked the one on {peer}, which answered {answer:?}"
             );
         }
         for target in [service, "probe.default.svc.cluster.local"] {
-            let answer = kubectl.exec(&pod, &format!("wget -T 10 -qO- http://{target}/cgi-bin/who")).await?;
+            let answer = kubectl.exec(&pod, &format!("timeout 10 wget -qO- http://{target}/cgi-bin/who")).await?;
             ensure!(answer.contains("seen by"), "the pod on {node} asked {target}, which answered {answer:?}");
         }
         kubectl.exec(&pod, &format!("ping -c 1 -W 5 {gateway}")).await?;

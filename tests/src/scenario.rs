@@ -19,6 +19,12 @@ impl Scenario {
         Self { started: Instant::now(), passed: 0, failed: 0, broken: false }
     }
 
+    /// Cleans up, also after a broken step.
+    pub async fn always(&mut self, name: &str, step: impl Future<Output = anyhow::Result<()>>) {
+        self.broken = false;
+        self.step(name, step).await;
+    }
+
     /// Runs a step that later steps do not stand on.
     pub async fn check(&mut self, name: &str, step: impl Future<Output = anyhow::Result<()>>) {
         self.step(name, step).await;

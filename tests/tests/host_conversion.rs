@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use hostspan_tests::digest;
-use hostspan_tests::fleet::{LabFleet, Run};
+use hostspan_tests::fleet::{LabFleet, Run, hostspan};
 use hostspan_tests::nodes;
 use hostspan_tests::pods;
 use hostspan_tests::scenario::Scenario;
+use serde_json::Value;
 
 /// What a conversion leaves after `reset`; docs/src/how-to/reset.md says why.
 const LEFT: [&str; 0] = [];
@@ -40,6 +41,7 @@ fn changed(run: &Run) -> BTreeSet<String> {
 
 async fn story(fleet: &LabFleet, scenario: &mut Scenario) -> Result<()> {
     let hosts = fleet.hosts();
+    fleet.add_playbook("toolbox.yaml", pods::PLAYBOOK)?;
     let mut before = Vec::new();
     for host in &hosts {
         before.push(digest::of(&fleet.lab, host).await?);
@@ -87,6 +89,23 @@ async fn story(fleet: &LabFleet, scenario: &mut Scenario) -> Result<()> {
     scenario.must("pods_run_after_reboot", pods::up(&kubectl, &hosts)).await;
     scenario.check("pods_reach_all_after_reboot", pods::reach(&kubectl, &hosts, fleet.status.gateway)).await;
     scenario.check("plan_is_empty_after_reboot", no_change(fleet)).await;
+    scenario
+        .check("status_shows_every_node_ready", async {
+            let status = fleet.run("status", &[]).await?.expect(0)?.json()?;
+            let ready = |host: &Value| host["ready"] == true && host["kubeletVersion"] == "v1.36.3";
+            ensure!(
+                status["hosts"].as_array().is_some_and(|all| all.len() == 3 && all.iter().all(ready)),
+                "{status:#}"
+            );
+            Ok(())
+        })
+        .await;
+    scenario
+        .check("reset_without_a_terminal_wants_yes", async {
+            fleet.run("reset", &[]).await?.expect(64)?;
+            no_change(fleet).await
+        })
+        .await;
     scenario.must("reset_succeeds", async { fleet.run("reset", &["--yes"]).await?.expect(0).map(drop) }).await;
     for (host, before) in hosts.iter().zip(&before) {
         scenario
@@ -97,6 +116,13 @@ async fn story(fleet: &LabFleet, scenario: &mut Scenario) -> Result<()> {
             })
             .await;
     }
+    scenario
+        .check("lab_up_converts_the_same_hosts_again", async {
+            let name = &fleet.status.name;
+            hostspan(&["lab", "up", "--name", name, "--hosts", "3", "--yes", "--no-progress"]).await?.expect(0)?;
+            nodes::ready(&fleet.kubectl().await?, &hosts, Duration::from_secs(5)).await
+        })
+        .await;
     Ok(())
 }
 
@@ -122,7 +148,7 @@ async fn main() -> ExitCode {
         let told = story(fleet, &mut scenario).await;
         scenario.check("story_came_to_its_end", async { told }).await;
         if std::env::var_os("HOSTSPAN_KEEP_LAB").is_none() {
-            scenario.check("lab_down", fleet.down()).await;
+            scenario.always("lab_down", fleet.down()).await;
         }
     }
     scenario.finish()

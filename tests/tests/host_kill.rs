@@ -267,7 +267,7 @@ async fn main() -> ExitCode {
                 scenario.check(&case.to_string(), run_case(fleet, reference, &case)).await;
             }
         }
-        scenario.check("lab_down", fleet.down()).await;
+        scenario.always("lab_down", fleet.down()).await;
     }
     scenario.finish()
 }

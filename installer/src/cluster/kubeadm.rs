@@ -65,8 +65,9 @@ pub fn init(fleet: &Fleet, host: &Host, node: &str, images: &Images, cri_socket:
         "kind": "KubeProxyConfiguration",
         "mode": "nftables",
         "clusterCIDR": spec.network.pods.to_string(),
-        // Left alone: the size of the connection table is the phase prepare's, and in a container it cannot be written.
-        "conntrack": {"maxPerCore": 0, "min": 0},
+        // Left alone, or a reset could not restore them. The size of the connection table is the phase prepare's, and in a
+        // container it cannot be written; zero time-outs keep the host's own.
+        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
     });
     let documents = [init, cluster, proxy].iter().map(yaml).collect::<Result<Vec<_>, _>>()?;
     Ok(documents.join("---\n"))
