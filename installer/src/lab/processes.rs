@@ -2,7 +2,7 @@
 //! moment at which one exists that nobody could find, and a process id that was given to someone else is never taken for
 //! ours.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -28,19 +28,23 @@ pub(super) fn is(pid: u32, lab: &str, role: &str) -> bool {
 /// started are met in the next round.
 pub(super) async fn kill_all(lab: &str, find: impl Fn() -> BTreeSet<u32>) -> Result<(), LabError> {
     let began = Instant::now();
-    let mut dying = BTreeSet::new();
+    // With the time each began: the id of one that has gone may be anybody's a moment later.
+    let mut dying: BTreeMap<u32, u64> = BTreeMap::new();
     loop {
-        dying.extend(find());
-        dying.retain(|pid| is_there(*pid));
-        let pids = &dying;
-        if pids.is_empty() {
+        for pid in find() {
+            if let Some(start) = started(pid) {
+                dying.entry(pid).or_insert(start);
+            }
+        }
+        dying.retain(|pid, start| started(*pid) == Some(*start));
+        if dying.is_empty() {
             return Ok(());
         }
         if began.elapsed() > GONE {
-            let left: Vec<String> = pids.iter().map(u32::to_string).collect();
+            let left: Vec<String> = dying.keys().map(u32::to_string).collect();
             return Err(LabError::Left { lab: lab.to_owned(), what: format!("processes {}", left.join(", ")) });
         }
-        for pid in pids {
+        for pid in dying.keys() {
             if let Ok(pid) = i32::try_from(*pid) {
                 // It may have ended by itself since it was found.
                 _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
@@ -50,10 +54,15 @@ pub(super) async fn kill_all(lab: &str, find: impl Fn() -> BTreeSet<u32>) -> Res
     }
 }
 
-/// Whether a process still holds files and mounts: one that ended but was not waited for holds none.
-fn is_there(pid: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
+/// When a process began, in clock ticks since this machine's boot; `None` for one that holds no files and mounts any more,
+/// because it is gone or ended and was not waited for.
+fn started(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in brackets may hold anything. After it: the state, which is field 3, ... and the start, which is field 22.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ');
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
 }
 
 /// Every process of a host: what runs it, and what runs in it.
@@ -94,6 +103,19 @@ mod tests {
         assert!(!has(env, LAB_ENV, "dem"));
         assert!(!has(env, LAB_ENV, "demo2"));
         assert!(has(env, ROLE_ENV, "kvm-01"));
+    }
+
+    #[test]
+    fn a_process_is_told_from_a_later_one_with_its_id() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let began = started(child.id()).unwrap();
+        assert!(began >= started(std::process::id()).unwrap());
+        assert_eq!(started(child.id()), Some(began));
+        child.kill().unwrap();
+        while started(child.id()).is_some() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child.wait().unwrap();
     }
 
     #[tokio::test]
