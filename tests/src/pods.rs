@@ -81,8 +81,19 @@ fn is_ready(pod: &Value) -> bool {
     conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
-/// Every pod reaches every other and is seen there by its own address; the Service, its name and the gateway answer.
-pub async fn reach(kubectl: &Kubectl, nodes: &[String], gateway: Ipv4Addr) -> Result<()> {
+/// Every pod reaches every other and is seen there by its own address; the Service, its name and the gateway answer. Tried
+/// again for a while: after a reboot the API server shows for some seconds what was before, addresses too.
+pub async fn reach(kubectl: &Kubectl, nodes: &[String], gateway: Ipv4Addr, within: Duration) -> Result<()> {
+    let end = Instant::now() + within;
+    loop {
+        match reach_once(kubectl, nodes, gateway).await {
+            Err(_) if Instant::now() < end => tokio::time::sleep(Duration::from_secs(1)).await,
+            last => return last,
+        }
+    }
+}
+
+async fn reach_once(kubectl: &Kubectl, nodes: &[String], gateway: Ipv4Addr) -> Result<()> {
     let mut addresses = Vec::new();
     for node in nodes {
         let pod = kubectl.json(&["get", "pod", &format!("probe-{node}")]).await?;

@@ -15,6 +15,8 @@ use serde_json::Value;
 
 /// What a conversion leaves after `reset`; docs/src/how-to/reset.md says why.
 const LEFT: [&str; 0] = [];
+/// How long Services may take to follow pods that were made anew.
+const SETTLED: Duration = Duration::from_mins(1);
 
 /// `host/step` of everything that a plan would change.
 fn planned(run: &Run) -> Result<BTreeSet<String>> {
@@ -82,12 +84,12 @@ async fn story(fleet: &LabFleet, scenario: &mut Scenario) -> Result<()> {
         .await;
     scenario.must("pods_run_on_every_node", pods::up(&kubectl, &hosts)).await;
     scenario
-        .check("pods_reach_pods_service_name_and_gateway", pods::reach(&kubectl, &hosts, fleet.status.gateway))
+        .check("pods_reach_pods_service_name_and_gateway", pods::reach(&kubectl, &hosts, fleet.status.gateway, SETTLED))
         .await;
     scenario.must("every_host_reboots", fleet.reboot()).await;
     scenario.must("every_node_is_ready_after_reboot", nodes::ready(&kubectl, &hosts, Duration::from_mins(4))).await;
     scenario.must("pods_run_after_reboot", pods::up(&kubectl, &hosts)).await;
-    scenario.check("pods_reach_all_after_reboot", pods::reach(&kubectl, &hosts, fleet.status.gateway)).await;
+    scenario.check("pods_reach_all_after_reboot", pods::reach(&kubectl, &hosts, fleet.status.gateway, SETTLED)).await;
     scenario.check("plan_is_empty_after_reboot", no_change(fleet)).await;
     scenario
         .check("status_shows_every_node_ready", async {

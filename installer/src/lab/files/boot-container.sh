@@ -5,6 +5,9 @@
 set -eu
 folder=$1 lower=$2 group=$3
 shift 3
+for option; do
+    case $option in --network-namespace-path=*) netns=${option##*/} ;; esac
+done
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin"
 
 mount -t overlay -o "lowerdir=$lower,upperdir=$folder/upper,workdir=$folder/work" overlay "$folder/root"
@@ -47,7 +50,24 @@ join() {
 # system calls.
 export SYSTEMD_NSPAWN_API_VFS_WRITABLE=network SYSTEMD_SECCOMP=0
 
+# A namespace outlives a boot, a machine's network does not: packet filter, links of the host's own making, addresses and
+# routes go, and the NICs are down until the host's own configuration brings them up. Most of this was never there.
+unplug() {
+    ip netns exec "$netns" chroot "$folder/root" nft flush ruleset
+    for link in $(ip -netns "$netns" -o link show | sed 's/^[0-9]*: \([^:@]*\).*/\1/'); do
+        case $link in
+            lo | eth*) ip -netns "$netns" link set "$link" down && ip -netns "$netns" addr flush dev "$link" ;;
+            *) ip -netns "$netns" link delete "$link" ;;
+        esac
+    done
+    for family in -4 -6; do
+        ip "$family" -netns "$netns" route flush table all
+    done
+    ip netns exec "$netns" sh -c 'echo 0 >/proc/sys/net/ipv4/ip_forward'
+}
+
 while :; do
+    unplug >/dev/null 2>&1 || true
     tries=0
     until clean 2>/dev/null; do
         tries=$((tries + 1))
