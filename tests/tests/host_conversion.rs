@@ -13,7 +13,7 @@ use hostspan_tests::pods;
 use hostspan_tests::scenario::Scenario;
 use serde_json::Value;
 
-/// What a conversion leaves after `reset`; docs/src/how-to/reset.md says why.
+/// What a conversion leaves after `reset`; docs/src/reset.md says why.
 const LEFT: [&str; 0] = [];
 /// How long Services may take to follow pods that were made anew.
 const SETTLED: Duration = Duration::from_mins(1);
